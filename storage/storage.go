@@ -74,7 +74,8 @@ type Backend interface {
 }
 
 // Cursor as PollRequest.Start reads from the backend's own pull offset, which
-// then moves past what was returned.
+// then moves past what was returned. One that nothing has set begins at the
+// lowest offset held.
 const Cursor int64 = -1
 
 // Event is one record to append.

@@ -16,90 +16,90 @@ const (
 )
 
 // Config is everything that an instance can be told. Begin with Defaults and
-// change what differs; New refuses a Config that Validate refuses. The koanf
+// change what differs; New refuses a Config that Validate refuses. The key
 // tags, joined by dots, are the names of the settings: ack-timeout.default.
 type Config struct {
 	// Listen is the host:port of the gRPC listener for applications. Default
 	// 127.0.0.1:7460. Port 0 takes a free one.
-	Listen string `koanf:"listen"`
+	Listen string `key:"listen"`
 
 	// HTTPListen is the host:port of the HTTP listener: /session/recommend,
 	// /healthz, /readyz, /metrics. Default 127.0.0.1:7461.
-	HTTPListen string `koanf:"http-listen"`
+	HTTPListen string `key:"http-listen"`
 
 	// AdminListen is the host:port of the gRPC listener for operators. Default
 	// 127.0.0.1:7462.
-	AdminListen string `koanf:"admin-listen"`
+	AdminListen string `key:"admin-listen"`
 
 	// Advertise is the host:port that Recommend gives to clients. Default
 	// empty: the address of the gRPC listener. It is required where Listen
 	// names no particular host.
-	Advertise string `koanf:"advertise"`
+	Advertise string `key:"advertise"`
 
 	// Data is the directory of everything that the instance keeps. It is made
 	// if missing; one instance at a time may use it. Default ./data.
-	Data string `koanf:"data"`
+	Data string `key:"data"`
 
 	// Storage is the log that holds the events: embedded or memory. Default
 	// embedded. kafka, rocketmq4 and rocketmq5 are not built yet.
-	Storage string `koanf:"storage"`
+	Storage string `key:"storage"`
 
 	// Sync says whether a publish and an ack are on the disk before they are
 	// answered. Default true. With false they have been written, but not
 	// synced: a crash of the process loses nothing, a power loss or a crash of
 	// the machine loses the last moments.
-	Sync bool `koanf:"sync"`
+	Sync bool `key:"sync"`
 
 	// InstanceID names the instance to clients and operators: at most 255
 	// bytes of UTF-8 without control characters. Default empty: one is made at
 	// the first start and kept in the data directory.
-	InstanceID string `koanf:"instance-id"`
+	InstanceID string `key:"instance-id"`
 
 	// Insecure allows listeners that other machines reach although nothing
 	// protects them. Default false.
-	Insecure bool `koanf:"insecure"`
+	Insecure bool `key:"insecure"`
 
 	// Topics is about topics and their partitions.
-	Topics TopicsConfig `koanf:"topics"`
+	Topics TopicsConfig `key:"topics"`
 	// Retention is how much of the log is kept.
-	Retention RetentionConfig `koanf:"retention"`
+	Retention RetentionConfig `key:"retention"`
 	// Checkpoint is about the pull offsets.
-	Checkpoint CheckpointConfig `koanf:"checkpoint"`
+	Checkpoint CheckpointConfig `key:"checkpoint"`
 	// AckTimeout is how long an ack is awaited.
-	AckTimeout AckTimeoutConfig `koanf:"ack-timeout"`
+	AckTimeout AckTimeoutConfig `key:"ack-timeout"`
 	// Delivery is about retries and their bounds.
-	Delivery DeliveryConfig `koanf:"delivery"`
+	Delivery DeliveryConfig `key:"delivery"`
 	// Window bounds what may be in flight.
-	Window WindowConfig `koanf:"window"`
+	Window WindowConfig `key:"window"`
 	// Memory bounds the frames in memory.
-	Memory MemoryConfig `koanf:"memory"`
+	Memory MemoryConfig `key:"memory"`
 	// Drain is about the orderly end of streams.
-	Drain DrainConfig `koanf:"drain"`
+	Drain DrainConfig `key:"drain"`
 	// Shutdown is about the end of the instance.
-	Shutdown ShutdownConfig `koanf:"shutdown"`
+	Shutdown ShutdownConfig `key:"shutdown"`
 	// Subscriber is about who has gone for good.
-	Subscriber SubscriberConfig `koanf:"subscriber"`
+	Subscriber SubscriberConfig `key:"subscriber"`
 	// Disk is about running out of space.
-	Disk DiskConfig `koanf:"disk"`
+	Disk DiskConfig `key:"disk"`
 	// Limits bounds what clients may ask for.
-	Limits LimitsConfig `koanf:"limits"`
+	Limits LimitsConfig `key:"limits"`
 	// Log is about the instance's own messages.
-	Log LogConfig `koanf:"log"`
+	Log LogConfig `key:"log"`
 	// Keepalive finds connections that died silently.
-	Keepalive KeepaliveConfig `koanf:"keepalive"`
+	Keepalive KeepaliveConfig `key:"keepalive"`
 }
 
 // TopicsConfig is about topics and their partitions.
 type TopicsConfig struct {
 	// AutoCreate makes a topic on first use, where the backend allows. Default
 	// true. With false, unknown topics are NOT_FOUND.
-	AutoCreate bool `koanf:"auto-create"`
+	AutoCreate bool `key:"auto-create"`
 	// Partitions is how many a topic gets unless it is created with a number
 	// of its own: 1 to 1,024. Default 4.
-	Partitions int `koanf:"partitions"`
+	Partitions int `key:"partitions"`
 	// Refresh is how often the log is asked for new topics and partitions: 100
 	// ms to 1 h. Default 5 s.
-	Refresh time.Duration `koanf:"refresh"`
+	Refresh time.Duration `key:"refresh"`
 }
 
 // RetentionConfig is how much of the log is kept; the oldest goes first. It
@@ -107,30 +107,30 @@ type TopicsConfig struct {
 type RetentionConfig struct {
 	// Age is how long records are kept: 1 s or more. Default 168 h (7 days).
 	// 0: however long.
-	Age time.Duration `koanf:"age"`
+	Age time.Duration `key:"age"`
 	// Size is how many bytes all topics may take together: 1 MiB or more.
 	// Default 0: half of the disk that holds the data directory.
-	Size Bytes `koanf:"size"`
+	Size Bytes `key:"size"`
 }
 
 // CheckpointConfig is about the pull offsets: how far the log has been read.
 type CheckpointConfig struct {
 	// Interval is how often they are saved. Default 5 s. 0 or less: only at
 	// shutdown.
-	Interval time.Duration `koanf:"interval"`
+	Interval time.Duration `key:"interval"`
 }
 
 // AckTimeoutConfig is how long after its hand-over to the transport the ack of
 // a delivery is awaited.
 type AckTimeoutConfig struct {
 	// Default is for streams that ask for none. Default 30 s.
-	Default time.Duration `koanf:"default"`
+	Default time.Duration `key:"default"`
 	// Min is the least that a stream may have; less is raised to it. At least
 	// 1 ms. Default 1 s.
-	Min time.Duration `koanf:"min"`
+	Min time.Duration `key:"min"`
 	// Max is the most that a stream may have; more is lowered to it. At most
 	// 24 h. Default 12 h.
-	Max time.Duration `koanf:"max"`
+	Max time.Duration `key:"max"`
 }
 
 // DeliveryConfig is about retries and their bounds, for each subscriber and
@@ -138,48 +138,48 @@ type AckTimeoutConfig struct {
 type DeliveryConfig struct {
 	// MaxAttempts is how often a record is delivered in all before it is given
 	// up: 1 to 1,000. Default 6.
-	MaxAttempts int `koanf:"max-attempts"`
+	MaxAttempts int `key:"max-attempts"`
 	// Backoff are the waits after the first, second, … nack: 1 to 100 values
 	// of 0 to 24 h; the last one repeats. Default 1, 2, 4, 8, 16 s.
-	Backoff []time.Duration `koanf:"backoff"`
+	Backoff []time.Duration `key:"backoff"`
 	// Jitter spreads each wait evenly over ±Jitter of it: 0 (none) to 1.
 	// Default 0.2.
-	Jitter float64 `koanf:"jitter"`
+	Jitter float64 `key:"jitter"`
 	// MaxWaiting bounds the records that wait for a retry; at the bound
 	// nothing new is delivered: 1 to 1,000,000. Default 1,000.
-	MaxWaiting int `koanf:"max-waiting"`
+	MaxWaiting int `key:"max-waiting"`
 	// MaxAhead bounds how far above the lowest unfinished offset new
 	// deliveries go: 1 to 10,000,000 offsets. Default 100,000.
-	MaxAhead int64 `koanf:"max-ahead"`
+	MaxAhead int64 `key:"max-ahead"`
 	// LookAhead bounds the records that an ordered subscriber holds back for
 	// their key's turn: 1 to 1,000,000. Default 10,000.
-	LookAhead int `koanf:"look-ahead"`
+	LookAhead int `key:"look-ahead"`
 }
 
 // WindowConfig bounds what may be in flight: delivered and not yet answered.
 type WindowConfig struct {
 	// MaxInFlight counts records, for each subscription.
-	MaxInFlight RecordWindow `koanf:"max-in-flight"`
+	MaxInFlight RecordWindow `key:"max-in-flight"`
 	// MaxInFlightBytes counts bytes of frames, for each stream.
-	MaxInFlightBytes ByteWindow `koanf:"max-in-flight-bytes"`
+	MaxInFlightBytes ByteWindow `key:"max-in-flight-bytes"`
 }
 
 // RecordWindow is a window in records.
 type RecordWindow struct {
 	// Default is for clients that ask for none. Default 1,000.
-	Default int `koanf:"default"`
+	Default int `key:"default"`
 	// Max is the most that a client may ask for; more is INVALID_ARGUMENT.
 	// Default 100,000.
-	Max int `koanf:"max"`
+	Max int `key:"max"`
 }
 
 // ByteWindow is a window in bytes.
 type ByteWindow struct {
 	// Default is for clients that ask for none. Default 16 MiB.
-	Default Bytes `koanf:"default"`
+	Default Bytes `key:"default"`
 	// Max is the most that a client may ask for; more is INVALID_ARGUMENT.
 	// Default 1 GiB.
-	Max Bytes `koanf:"max"`
+	Max Bytes `key:"max"`
 }
 
 // MemoryConfig bounds the frames in memory.
@@ -187,35 +187,35 @@ type MemoryConfig struct {
 	// Limit bounds the bytes of frames that are buffered for all streams
 	// together: 16 MiB or more. Default 0: a quarter of the memory that the
 	// process may use (see Config.MemoryLimit).
-	Limit Bytes `koanf:"limit"`
+	Limit Bytes `key:"limit"`
 }
 
 // DrainConfig is about the orderly end of streams.
 type DrainConfig struct {
 	// Grace is how long after a DRAINING notice acks are still taken: 0 to 10
 	// min. Default 10 s.
-	Grace time.Duration `koanf:"grace"`
+	Grace time.Duration `key:"grace"`
 }
 
 // ShutdownConfig is about the end of the instance.
 type ShutdownConfig struct {
 	// Grace is how long, after the drain, calls under way and the stores may
 	// take to end before they are cut off: 0 to 10 min. Default 5 s.
-	Grace time.Duration `koanf:"grace"`
+	Grace time.Duration `key:"grace"`
 }
 
 // SubscriberConfig is about who has gone for good.
 type SubscriberConfig struct {
 	// Expiry is how long a subscriber without a stream keeps its progress: 1 s
 	// or more. Default 336 h (14 days). 0: for ever.
-	Expiry time.Duration `koanf:"expiry"`
+	Expiry time.Duration `key:"expiry"`
 }
 
 // DiskConfig is about running out of space.
 type DiskConfig struct {
 	// Margin is the free space below which writes are refused until there is
 	// more again. Default 0: as much as the stores need to stay safe.
-	Margin Bytes `koanf:"margin"`
+	Margin Bytes `key:"margin"`
 }
 
 // LimitsConfig bounds what clients may ask for. What is above is refused with
@@ -223,35 +223,35 @@ type DiskConfig struct {
 type LimitsConfig struct {
 	// Streams is how many Subscribe streams the instance serves: 1 to
 	// 1,000,000. Default 20,000.
-	Streams int `koanf:"streams"`
+	Streams int `key:"streams"`
 	// SubscriptionsPerStream is how many one stream may have: 1 to 100,000.
 	// Default 1,000.
-	SubscriptionsPerStream int `koanf:"subscriptions-per-stream"`
+	SubscriptionsPerStream int `key:"subscriptions-per-stream"`
 	// PublishBytes is how large a publish request may be: 1 KiB to 1 GiB.
 	// Default 64 MiB.
-	PublishBytes Bytes `koanf:"publish-bytes"`
+	PublishBytes Bytes `key:"publish-bytes"`
 	// PublishEvents is how many events a publish request may have: 1 to
 	// 1,000,000. Default 10,000.
-	PublishEvents int `koanf:"publish-events"`
+	PublishEvents int `key:"publish-events"`
 }
 
 // LogConfig is about the instance's own messages, which go to standard error.
 type LogConfig struct {
 	// Level is the lowest one written: debug, info, warn or error. Default
 	// info.
-	Level string `koanf:"level"`
+	Level string `key:"level"`
 	// Format is text or json. Default text.
-	Format string `koanf:"format"`
+	Format string `key:"format"`
 }
 
 // KeepaliveConfig finds connections that died silently.
 type KeepaliveConfig struct {
 	// Time is how long a connection may be quiet before it is asked for a sign
 	// of life: 1 s to 24 h. Default 20 s.
-	Time time.Duration `koanf:"time"`
+	Time time.Duration `key:"time"`
 	// Timeout is how long the sign of life is awaited before the connection is
 	// closed: 100 ms to 1 h. Default 10 s.
-	Timeout time.Duration `koanf:"timeout"`
+	Timeout time.Duration `key:"timeout"`
 }
 
 // Defaults returns the settings of an instance that was told nothing. Each call

@@ -140,14 +140,22 @@ func atLeast[T Bytes | time.Duration](p *problems, key string, v, low T, zero st
 
 func (c Config) checkTimes(p *problems) {
 	within(p, "topics.refresh", c.Topics.Refresh, 100*time.Millisecond, time.Hour)
-	within(p, "ack-timeout.min", c.AckTimeout.Min, time.Millisecond, 24*time.Hour)
-	within(p, "ack-timeout.max", c.AckTimeout.Max, c.AckTimeout.Min, 24*time.Hour)
-	within(p, "ack-timeout.default", c.AckTimeout.Default, c.AckTimeout.Min, c.AckTimeout.Max)
+	c.AckTimeout.check(p)
 	within(p, "drain.grace", c.Drain.Grace, 0, 10*time.Minute)
 	within(p, "shutdown.grace", c.Shutdown.Grace, 0, 10*time.Minute)
 	atLeast(p, "subscriber.expiry", c.Subscriber.Expiry, time.Second, "for ever")
 	within(p, "keepalive.time", c.Keepalive.Time, time.Second, 24*time.Hour)
 	within(p, "keepalive.timeout", c.Keepalive.Timeout, 100*time.Millisecond, time.Hour)
+}
+
+func (a AckTimeoutConfig) check(p *problems) {
+	within(p, "ack-timeout.min", a.Min, time.Millisecond, 24*time.Hour)
+	within(p, "ack-timeout.max", a.Max, time.Millisecond, 24*time.Hour)
+	if a.Min > a.Max {
+		p.add("ack-timeout.min", "%v is more than ack-timeout.max, which is %v", a.Min, a.Max)
+	} else {
+		within(p, "ack-timeout.default", a.Default, a.Min, a.Max)
+	}
 }
 
 func (c Config) checkDelivery(p *problems) {
@@ -169,10 +177,8 @@ func (c Config) checkDelivery(p *problems) {
 
 func (c Config) checkBounds(p *problems) {
 	w := c.Window
-	within(p, "window.max-in-flight.max", w.MaxInFlight.Max, 1, 1_000_000)
-	within(p, "window.max-in-flight.default", w.MaxInFlight.Default, 1, w.MaxInFlight.Max)
-	within(p, "window.max-in-flight-bytes.max", w.MaxInFlightBytes.Max, KiB, TiB)
-	within(p, "window.max-in-flight-bytes.default", w.MaxInFlightBytes.Default, KiB, w.MaxInFlightBytes.Max)
+	window(p, "window.max-in-flight", w.MaxInFlight.Default, w.MaxInFlight.Max, 1, 1_000_000)
+	window(p, "window.max-in-flight-bytes", w.MaxInFlightBytes.Default, w.MaxInFlightBytes.Max, KiB, TiB)
 	atLeast(p, "memory.limit", c.Memory.Limit, 16*MiB, "a quarter of the memory")
 	within(p, "limits.streams", c.Limits.Streams, 1, 1_000_000)
 	within(p, "limits.subscriptions-per-stream", c.Limits.SubscriptionsPerStream, 1, 100_000)
@@ -180,4 +186,13 @@ func (c Config) checkBounds(p *problems) {
 	within(p, "limits.publish-events", c.Limits.PublishEvents, 1, 1_000_000)
 	oneOf(p, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(p, "log.format", c.Log.Format, "text", "json")
+}
+
+// window checks that a window's maximum is from low to high, and its default
+// from low to the maximum.
+func window[T cmp.Ordered](p *problems, key string, def, maximum, low, high T) {
+	within(p, key+".max", maximum, low, high)
+	if maximum >= low {
+		within(p, key+".default", def, low, maximum)
+	}
 }

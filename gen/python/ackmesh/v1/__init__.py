@@ -1,0 +1,1 @@
+"""Generated messages and gRPC stubs of package ackmesh.v1."""

@@ -96,6 +96,10 @@ $(CLIENT_VENV)/.installed: clients/python/pyproject.toml clients/python/hatch_bu
 # The broker suite takes part as soon as there is one.
 SUITES := test test-long test-clients $(if $(wildcard test/brokers/*_test.go),test-brokers)
 
+.PHONY: suites
+suites: # The names of all suites, for CI.
+	@echo $(SUITES)
+
 .PHONY: test-all
 test-all: $(SUITES) ## Every test there is
 

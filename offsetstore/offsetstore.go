@@ -161,7 +161,8 @@ type Marker interface {
 	Mark(epoch uint64, high int64) error
 }
 
-// Txn is a set of changes that become durable together or not at all.
+// Txn is a set of changes that become durable together or not at all. Deletes
+// are applied before Puts and Unsets before Sets: what is in both is replaced.
 type Txn struct {
 	// Puts are conditional writes, see Merge.
 	Puts []Put
@@ -237,36 +238,4 @@ func Merge(current, next Value) Value {
 	out.Finished = mergeFinished(current.Finished, next.Finished, out.Position)
 	out.Attempts = attemptsFrom(out.Attempts, out.Position)
 	return out
-}
-
-// mergeFinished unites two sets of finished offsets above position.
-func mergeFinished(a, b []offset.Range, position int64) []offset.Range {
-	if len(a) == 0 && len(b) == 0 {
-		return nil
-	}
-	var s offset.Set
-	i, j := 0, 0
-	for i < len(a) || j < len(b) { // in order, so that each Add is at the end
-		if j >= len(b) || (i < len(a) && a[i].First <= b[j].First) {
-			s.Add(a[i])
-			i++
-		} else {
-			s.Add(b[j])
-			j++
-		}
-	}
-	s.TrimBelow(position)
-	return s.Ranges()
-}
-
-// attemptsFrom drops what lies below position.
-func attemptsFrom(a []Attempt, position int64) []Attempt {
-	for len(a) > 0 && a[0].Last < position {
-		a = a[1:]
-	}
-	if len(a) > 0 && a[0].First < position {
-		a = append([]Attempt(nil), a...)
-		a[0].First = position
-	}
-	return a
 }

@@ -1,0 +1,259 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/ackmesh/ackmesh/clients/go/internal/wire"
+)
+
+// Outcome is the fate of an ack or nack.
+type Outcome uint8
+
+// The outcomes, as AckResult names them.
+const (
+	Durable Outcome = iota + 1
+	Retry
+	Unknown
+	Stale
+	Fenced
+)
+
+// ErrOrder: a batch begins with an id that is not above the one before.
+var ErrOrder = errors.New("delivery ids do not rise")
+
+// Ledger is the account of a stream. The zero value is empty and ready.
+type Ledger struct {
+	entries []*Entry // rising ids
+	lastID  uint64
+	open    int // acks sent and not answered, or to be sent again
+	retry   int // acks to be sent again
+}
+
+// Add takes an entry in.
+func (l *Ledger) Add(e *Entry) error {
+	if e.ID(0) <= l.lastID {
+		return fmt.Errorf("%w: %d after %d", ErrOrder, e.ID(0), l.lastID)
+	}
+	l.lastID = e.last()
+	l.entries = append(l.entries, e)
+	return nil
+}
+
+// Find returns the entry and index of a delivery that is not done.
+func (l *Ledger) Find(id uint64) (*Entry, int, bool) {
+	k := l.search(id)
+	if k == len(l.entries) {
+		return nil, 0, false
+	}
+	i, ok := l.entries[k].Find(id)
+	return l.entries[k], i, ok
+}
+
+// search returns the index of the first entry whose last id is at least id.
+func (l *Ledger) search(id uint64) int {
+	return sort.Search(len(l.entries), func(k int) bool { return l.entries[k].last() >= id })
+}
+
+// Open is how many acks were collected and are not answered for good.
+func (l *Ledger) Open() int { return l.open }
+
+// Retries is how many acks wait to be sent again.
+func (l *Ledger) Retries() int { return l.retry }
+
+// Collect appends the ids of the entry's acks that were not collected before.
+// They are open from then on.
+func (l *Ledger) Collect(e *Entry, dst []wire.Range) []wire.Range {
+	e.queued.Store(false)
+	for k := range e.words {
+		w := &e.words[k]
+		fresh := w.acked.Load() &^ w.seen
+		if fresh == 0 {
+			continue
+		}
+		w.seen |= fresh
+		w.open |= fresh
+		n := bits.OnesCount64(fresh)
+		e.decided += n
+		l.open += n
+		dst = e.appendRanges(dst, k, fresh)
+	}
+	return dst
+}
+
+// CollectRetries appends the ids of all acks that were answered with Retry. They
+// are open again.
+func (l *Ledger) CollectRetries(dst []wire.Range) []wire.Range {
+	if l.retry == 0 {
+		return dst
+	}
+	for _, e := range l.entries {
+		for k := range e.words {
+			w := &e.words[k]
+			again := w.retry &^ w.nacked
+			w.retry &^= again
+			w.open |= again
+			l.retry -= bits.OnesCount64(again)
+			dst = e.appendRanges(dst, k, again)
+		}
+	}
+	return dst
+}
+
+// Nack settles a delivery as nacked and reports whether it was not settled
+// before. The caller then sends it.
+func (l *Ledger) Nack(e *Entry, i int) bool {
+	w, bit := &e.words[i/64], uint64(1)<<(i%64)
+	if w.settled.Or(bit)&bit != 0 {
+		return false
+	}
+	w.open |= bit
+	w.nacked |= bit
+	e.decided++
+	return true
+}
+
+// Drop settles what is not settled of indexes from to to-1, without an answer to
+// the server, and returns how many that were.
+func (l *Ledger) Drop(e *Entry, from, to int) int {
+	dropped := 0
+	for i := from; i < to; i++ {
+		w, bit := &e.words[i/64], uint64(1)<<(i%64)
+		if w.settled.Or(bit)&bit == 0 {
+			e.decided++
+			dropped++
+		}
+	}
+	return dropped
+}
+
+// Apply takes an answer for a range of ids and calls changed for each stretch of
+// deliveries, indexes from to to-1, that were open. Ids that are not open are left
+// alone. A nack that is answered with Retry stays open: the caller knows with what
+// to send it again.
+func (l *Ledger) Apply(out Outcome, r wire.Range, changed func(e *Entry, from, to int, nack bool)) {
+	for k := l.search(r.First); k < len(l.entries); k++ {
+		e := l.entries[k]
+		if e.ID(0) > r.Last {
+			return
+		}
+		from, to := e.index(r.First), e.n
+		if r.Last < e.last() {
+			to = e.index(r.Last + 1)
+		}
+		l.applyTo(e, out, from, to, changed)
+	}
+}
+
+func (l *Ledger) applyTo(e *Entry, out Outcome, from, to int, changed func(*Entry, int, int, bool)) {
+	for k := from / 64; 64*k < to; k++ {
+		mask := between(from-64*k, to-64*k) & e.words[k].open
+		l.answer(e, k, out, mask)
+		nacked := e.words[k].nacked
+		stretches(mask&^nacked, 64*k, func(a, b int) { changed(e, a, b, false) })
+		stretches(mask&nacked, 64*k, func(a, b int) { changed(e, a, b, true) })
+	}
+}
+
+// answer moves the bits of mask out of open.
+func (l *Ledger) answer(e *Entry, k int, out Outcome, mask uint64) {
+	w := &e.words[k]
+	w.open &^= mask
+	acks := bits.OnesCount64(mask &^ w.nacked)
+	if out == Retry {
+		w.retry |= mask &^ w.nacked
+		w.open |= mask & w.nacked // sent again by the caller, who knows with what
+		l.retry += acks
+		return
+	}
+	l.open -= acks
+}
+
+// between is the mask of bits a to b-1, as far as they are in 0 to 63.
+func between(a, b int) uint64 {
+	mask := ^uint64(0)
+	if b < 64 {
+		mask = 1<<max(b, 0) - 1
+	}
+	if a > 0 {
+		mask &= ^uint64(0) << min(a, 64)
+	}
+	return mask
+}
+
+func stretches(mask uint64, base int, f func(from, to int)) {
+	for mask != 0 {
+		from := bits.TrailingZeros64(mask)
+		to := from + bits.TrailingZeros64(^(mask >> from))
+		f(base+from, base+to)
+		if to == 64 {
+			return
+		}
+		mask &= ^uint64(0) << to
+	}
+}
+
+// Prune forgets the entries with which nothing can happen any more.
+func (l *Ledger) Prune() {
+	keep := 0
+	for keep < len(l.entries) && l.entries[keep].done() {
+		keep++
+	}
+	if keep == 0 && !l.crowded() {
+		return
+	}
+	l.entries = slices.DeleteFunc(l.entries, (*Entry).done)
+}
+
+// crowded reports whether the entries behind the first are worth a look: one
+// stuck delivery must not keep all after it.
+func (l *Ledger) crowded() bool {
+	n := len(l.entries)
+	return n >= 64 && n&(n-1) == 0
+}
+
+// Extend appends the ids that are held, in entries whose deadline was last moved
+// before due, and received after oldest. They count as extended at now.
+func (l *Ledger) Extend(dst []wire.Range, now, due, oldest time.Time) []wire.Range {
+	for _, e := range l.entries {
+		if e.extended.After(due) || e.received.Before(oldest) {
+			continue
+		}
+		for k := range e.words {
+			if held := e.held(k); held != 0 {
+				dst = e.appendRanges(dst, k, held)
+				e.extended = now
+			}
+		}
+	}
+	return dst
+}
+
+// Unconfirmed calls f for each stretch of deliveries, indexes from to to-1, that
+// were acked and whose ack was not answered for good.
+func (l *Ledger) Unconfirmed(f func(e *Entry, from, to int)) {
+	for _, e := range l.entries {
+		for k := range e.words {
+			w := &e.words[k]
+			mask := w.acked.Load()&^w.seen | (w.open|w.retry)&^w.nacked
+			stretches(mask, 64*k, func(a, b int) { f(e, a, b) })
+		}
+	}
+}
+
+// Held calls f for each stretch of deliveries, indexes from to to-1, whose fate
+// is not decided.
+func (l *Ledger) Held(f func(e *Entry, from, to int)) {
+	for _, e := range l.entries {
+		for k := range e.words {
+			stretches(valid(e.n, k)&^e.words[k].settled.Load(), 64*k, func(a, b int) { f(e, a, b) })
+		}
+	}
+}
+
+// Len is how many entries are kept.
+func (l *Ledger) Len() int { return len(l.entries) }

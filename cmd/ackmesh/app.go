@@ -61,6 +61,11 @@ func (a *app) getenv(name string) string {
 	return ""
 }
 
+// tell writes to standard error. When that fails there is nowhere left to say so.
+func (a *app) tell(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.errOut, format, args...)
+}
+
 // usageError is a mistake in how a command was called.
 type usageError struct{ error }
 
@@ -83,10 +88,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 	case errors.As(err, &reported{}):
 		return exitFailed
 	case errors.As(err, &usage):
-		fmt.Fprintf(a.errOut, "ackmesh: %s\nSee '%s --help'.\n", err, cmd.CommandPath())
+		a.tell("ackmesh: %s\nSee '%s --help'.\n", err, cmd.CommandPath())
 		return exitUsage
 	default:
-		fmt.Fprintf(a.errOut, "ackmesh: %s\n", err)
+		a.tell("ackmesh: %s\n", err)
 		return exitFailed
 	}
 }

@@ -46,7 +46,7 @@ func (t *target) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 	if err != nil {
 		return usageError{fmt.Errorf("%q is no address of a server: %w", t.addr, err)}
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // all answers are in
 	if t.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, t.timeout)

@@ -118,13 +118,13 @@ func (a *app) topicsCreate(t *target) *cobra.Command {
 
 // printTopic shows the partitions of one topic.
 func (a *app) printTopic(topic *ackmeshv1.Topic) error {
-	if _, err := fmt.Fprintf(a.out, "topic %s", topic.GetTopic()); err != nil {
+	heading := "topic " + topic.GetTopic()
+	if id := topic.GetId(); id != "" {
+		heading += " (id " + id + ")"
+	}
+	if _, err := fmt.Fprintln(a.out, heading); err != nil {
 		return err
 	}
-	if id := topic.GetId(); id != "" {
-		fmt.Fprintf(a.out, " (id %s)", id)
-	}
-	fmt.Fprintln(a.out)
 	out := newTable(a.out, "PARTITION", "FIRST", "NEXT")
 	for _, p := range topic.GetPartitions() {
 		out.row(p.GetPartition(), p.GetMinOffset(), p.GetMaxOffset())

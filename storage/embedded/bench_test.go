@@ -1,0 +1,141 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ackmesh/ackmesh/storage"
+)
+
+// BenchmarkAppend appends 1 KiB frames, synced, and prints what one commit
+// took. One operation is one event.
+func BenchmarkAppend(b *testing.B) {
+	for _, c := range []struct{ callers, events int }{{1, 1}, {1, 16}, {8, 16}, {8, 64}, {64, 1}} {
+		for _, keyed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("callers=%d/events=%d/dedup=%v", c.callers, c.events, keyed), func(b *testing.B) {
+				benchmarkAppend(b, c.callers, c.events, keyed)
+			})
+		}
+	}
+}
+
+func benchmarkAppend(b *testing.B, callers, events int, keyed bool) {
+	var mu sync.Mutex
+	var commits []time.Duration
+	l, err := Open(b.TempDir(), Options{Observe: Observe{Commit: func(d time.Duration, _, _ int) {
+		mu.Lock()
+		commits = append(commits, d)
+		mu.Unlock()
+	}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	ctx := context.Background()
+	if _, err := l.EnsureTopic(ctx, "t"); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(1024)
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() { appendMany(b, l, c, b.N/callers+1, events, keyed) })
+	}
+	wg.Wait()
+	b.StopTimer()
+	slices.Sort(commits)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1000, "kevents/s")
+	b.ReportMetric(float64(commits[len(commits)/2].Microseconds()), "µs/commit-p50")
+	b.ReportMetric(float64(commits[len(commits)*99/100].Microseconds()), "µs/commit-p99")
+}
+
+// appendMany keeps up to four appends under way, as a pipelined client does.
+func appendMany(b *testing.B, l *Log, caller, n, events int, keyed bool) {
+	const depth = 4
+	free := make(chan []storage.Event, depth)
+	for range depth {
+		evs := make([]storage.Event, events)
+		for i := range evs {
+			evs[i].Frame = make([]byte, 1024)
+		}
+		free <- evs
+	}
+	ctx := context.Background()
+	for i := 0; i < n; i += events {
+		evs := <-free
+		if keyed {
+			for j := range evs {
+				evs[j].DedupKey = fmt.Sprintf("source-%d/%d", caller, i+j)
+			}
+		}
+		err := l.Append(ctx, "t", evs, func(r []storage.Appended, err error) {
+			for _, a := range r {
+				err = errors.Join(err, a.Err)
+			}
+			if err != nil {
+				b.Error(err)
+			}
+			free <- evs
+		})
+		if err != nil {
+			b.Error(err)
+			return
+		}
+	}
+	for range depth {
+		<-free
+	}
+}
+
+// BenchmarkPoll reads 1 KiB frames in sequence; one operation is one record.
+func BenchmarkPoll(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		events int // in one append
+		tail   int
+		size   int // records
+	}{{"tail", 64, 64 << 20, 40000}, {"disk", 64, 4 << 20, 400000}, {"disk-single-event-runs", 1, 4 << 20, 40000}} {
+		b.Run(c.name, func(b *testing.B) { benchmarkPoll(b, c.events, c.tail, c.size) })
+	}
+}
+
+func benchmarkPoll(b *testing.B, events, tail, size int) {
+	l, err := Open(b.TempDir(), Options{TailBytes: tail, NoSync: true, Partitions: 4})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	ctx := context.Background()
+	evs := make([]storage.Event, events)
+	for i := range evs {
+		evs[i].Frame = make([]byte, 1024)
+	}
+	for i := 0; i < size; i += events {
+		if _, err := storage.AppendWait(ctx, l, "t", evs); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.SetBytes(1024)
+	b.ReportAllocs()
+	b.ResetTimer()
+	var batch storage.Batch
+	req := storage.PollRequest{Topic: "t", Partition: "0", MaxBytes: 256 << 10}
+	for n := 0; n < b.N; {
+		if err := l.Poll(ctx, req, &batch); err != nil {
+			b.Fatal(err)
+		}
+		n += len(batch.Records)
+		req.Start = batch.Next
+		if len(batch.Records) == 0 {
+			req.Start = 0
+			req.Partition = string('0' + (req.Partition[0]-'0'+1)%4)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1000, "krecords/s")
+}

@@ -1,0 +1,104 @@
+package embedded
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/ackmesh/ackmesh/storage"
+)
+
+// Bounds implements storage.Bounder.
+func (l *Log) Bounds(_ context.Context, topic, partition string) (low, high int64, err error) {
+	p, err := l.partition(topic, partition)
+	if err != nil {
+		return 0, 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.min, p.next, nil
+}
+
+// OffsetByTime implements storage.Bounder. Times count in whole milliseconds;
+// of two equally near the earlier is meant.
+func (l *Log) OffsetByTime(_ context.Context, topic, partition string, t time.Time, m storage.TimeMatch) (int64, error) {
+	p, err := l.partition(topic, partition)
+	if err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ms := t.UnixMilli()
+	if p.min == p.next || ms > p.lastTime {
+		return p.next, nil
+	}
+	after, ok := p.firstFrom(ms)
+	if !ok {
+		return p.next, nil
+	}
+	if m == storage.Nearest && after.time > ms {
+		if before, ok := p.lastBefore(after); ok && ms-before.time <= after.time-ms {
+			first, _ := p.firstFrom(before.time)
+			return max(first.first, p.min), nil
+		}
+	}
+	return max(after.first, p.min), nil
+}
+
+// firstFrom is the first live run of a time or later. The caller holds mu.
+func (p *partition) firstFrom(ms int64) (runRef, bool) {
+	it := p.runs.seekTime(ms)
+	r, ok := it.run()
+	if ok && r.end() <= p.min {
+		it = p.runs.seek(p.min)
+		r, ok = it.run()
+	}
+	return r, ok
+}
+
+// lastBefore is the live run before another. The caller holds mu.
+func (p *partition) lastBefore(r runRef) (runRef, bool) {
+	before, ok := p.runs.before(r.first)
+	return before, ok && before.end() > p.min
+}
+
+// Fingerprint implements storage.Fingerprinter: a hash of offset, time and
+// frame. The log has no leader epochs.
+func (l *Log) Fingerprint(ctx context.Context, topic, partition string, next int64) (hash uint64, leaderEpoch int32, ok bool, err error) {
+	p, err := l.partition(topic, partition)
+	if err != nil {
+		return 0, -1, false, err
+	}
+	offset, ok := p.lastBelow(next)
+	if !ok {
+		return 0, -1, false, nil
+	}
+	var batch storage.Batch
+	err = l.Poll(ctx, storage.PollRequest{Topic: topic, Partition: partition, TopicID: p.topic.id, Start: offset, MaxRecords: 1}, &batch)
+	if err != nil || len(batch.Records) == 0 {
+		return 0, -1, false, err
+	}
+	return fingerprint(batch.Records[0]), -1, true, nil
+}
+
+// lastBelow is the highest offset held below next.
+func (p *partition) lastBelow(next int64) (int64, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r, ok := p.runs.before(next)
+	offset := min(next, r.end()) - 1
+	return offset, ok && offset >= p.min
+}
+
+func fingerprint(r storage.Record) uint64 {
+	var d xxhash.Digest
+	d.Reset()
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(r.Offset))
+	binary.LittleEndian.PutUint64(b[8:], uint64(r.Time))
+	_, _ = d.Write(b[:]) // never fails
+	_, _ = d.Write(r.Frame)
+	return d.Sum64()
+}

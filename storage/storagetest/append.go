@@ -34,7 +34,7 @@ func appendIsThereOnce(c *env) {
 		}
 		sent = append(sent, c.send(t.Name, events))
 	}
-	c.wantAll(t, storedInOrder(c, sent))
+	c.wantTheOnly(t, storedInOrder(c, sent))
 }
 
 // storedInOrder waits for appends of one caller and wants offsets to rise in
@@ -60,7 +60,7 @@ func appendNothing(c *env) {
 	if f := c.send(t.Name, nil); f.refused == nil {
 		f.wait(c)
 	}
-	c.wantAll(t, c.fill(t.Name, "", "a", 1))
+	c.wantTheOnly(t, c.fill(t.Name, "", "a", 1))
 }
 
 // appendLeavesMemory: once done was called, the memory of the events is the
@@ -82,7 +82,7 @@ func appendLeavesMemory(c *env) {
 			want = append(want, stored{r.Partition, r.Offset, frames[k]})
 		}
 	}
-	c.wantAll(t, want)
+	c.wantTheOnly(t, want)
 }
 
 // appendAndOverwrite destroys the events in done.
@@ -117,7 +117,7 @@ func appendEndedContext(c *env) {
 		}
 	}
 	list := storedInOrder(c, accepted)
-	c.wantAll(t, append(list, c.fill(t.Name, "", "b", 1)...))
+	c.wantTheOnly(t, append(list, c.fill(t.Name, "", "b", 1)...))
 }
 
 // appendMissingTopic: made where the backend does that, else refused.
@@ -132,7 +132,7 @@ func appendMissingTopic(c *env) {
 		if err != nil {
 			c.Fatalf("topic after the first append: %v", err)
 		}
-		c.wantAll(t, list)
+		c.wantTheOnly(t, list)
 	case err == nil && len(results) == 1 && results[0].Err != nil:
 		err = results[0].Err
 		fallthrough

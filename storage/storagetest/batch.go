@@ -20,7 +20,7 @@ func batchIsReset(c *env) {
 	t := c.topic(1)
 	list := c.fill(t.Name, "", "a", 9)
 	batch := &storage.Batch{Records: make([]storage.Record, 4), Next: 99, Start: 77, Buf: []byte("left over")}
-	req := storage.PollRequest{Topic: t.Name, Partition: list[0].partition, MaxRecords: 3, Wait: c.h.Patience}
+	req := storage.PollRequest{Topic: t.Name, Partition: list[0].partition, MaxRecords: 3, Wait: c.h.Patience / 2}
 	for i := 0; i < 9; i += len(batch.Records) {
 		req.Start = list[i].offset
 		c.pollInto(req, batch)
@@ -41,7 +41,7 @@ func batchIsReset(c *env) {
 func batchStays(c *env) {
 	t := c.topic(1)
 	list := c.fill(t.Name, "", "a", 10)
-	req := storage.PollRequest{Topic: t.Name, Partition: list[0].partition, MaxRecords: 5, Wait: c.h.Patience}
+	req := storage.PollRequest{Topic: t.Name, Partition: list[0].partition, MaxRecords: 5, Wait: c.h.Patience / 2}
 	var batches []*storage.Batch
 	for _, s := range list {
 		req.Start = s.offset
@@ -63,7 +63,7 @@ func batchStays(c *env) {
 func batchFramesInBuf(c *env) {
 	t := c.topic(1)
 	list := c.fill(t.Name, "", "a", 30)
-	batch := c.poll(storage.PollRequest{Topic: t.Name, Partition: list[0].partition, Start: list[0].offset, Wait: c.h.Patience})
+	batch := c.poll(storage.PollRequest{Topic: t.Name, Partition: list[0].partition, Start: list[0].offset, Wait: c.h.Patience / 2})
 	for i := range batch.Buf {
 		batch.Buf[i] = 0xAA
 	}
@@ -78,7 +78,7 @@ func batchFramesInBuf(c *env) {
 func batchEmptyAtEnd(c *env) {
 	t := c.topic(1)
 	list := c.fill(t.Name, "", "a", 3)
-	got := c.poll(storage.PollRequest{Topic: t.Name, Partition: list[0].partition, Start: list[0].offset, Wait: c.h.Patience})
+	got := c.poll(storage.PollRequest{Topic: t.Name, Partition: list[0].partition, Start: list[0].offset, Wait: c.h.Patience / 2})
 	end := c.poll(storage.PollRequest{Topic: t.Name, Partition: list[0].partition, Start: got.Next, Wait: c.h.Settle})
 	next := c.fill(t.Name, "", "b", 1)
 	if len(got.Records) == len(list) {

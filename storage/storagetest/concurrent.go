@@ -51,6 +51,9 @@ func concurrentReaders(c *env) {
 		for _, part := range t.Partitions {
 			for i := range 2 {
 				name := fmt.Sprint(part, " reader ", i)
+				if err := readers[name].failed.Load(); err != nil {
+					c.Fatalf("%s: %v", name, err)
+				}
 				if n := readers[name].seen.Load(); n < int64(parts[part]) {
 					return fmt.Errorf("%s has seen %d of %d records", name, n, parts[part])
 				}
@@ -61,8 +64,8 @@ func concurrentReaders(c *env) {
 	cancel()
 	wg.Wait()
 	for name, r := range readers {
-		if r.err != nil {
-			c.Errorf("%s: %v", name, r.err)
+		if err := r.failed.Load(); err != nil {
+			c.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -75,8 +78,8 @@ func (c *env) firstOffset(topic, partition string) int64 {
 
 // follower reads a partition as records come.
 type follower struct {
-	seen atomic.Int64
-	err  error // what it did not expect; read after it ended
+	seen   atomic.Int64
+	failed atomic.Value // error that it did not expect
 }
 
 // follow reads until ctx ends.
@@ -87,13 +90,13 @@ func (r *follower) follow(ctx context.Context, b storage.Backend, topic, part st
 		req := storage.PollRequest{Topic: topic, Partition: part, Start: next, MaxRecords: 5, Wait: 1 << 40}
 		if err := b.Poll(ctx, req, &batch); err != nil {
 			if !errors.Is(err, context.Canceled) {
-				r.err = err
+				r.failed.Store(err)
 			}
 			return
 		}
 		for _, rec := range batch.Records {
 			if rec.Offset <= last {
-				r.err = fmt.Errorf("record %d came after %d", rec.Offset, last)
+				r.failed.Store(fmt.Errorf("record %d came after %d", rec.Offset, last))
 				return
 			}
 			last = rec.Offset

@@ -121,7 +121,7 @@ func brokerRestart(c *env) {
 	batch := new(storage.Batch)
 	c.eventually("Poll after the broker's restart", func() error {
 		return c.bounded("Poll", func(ctx context.Context) error {
-			return c.b.Poll(ctx, storage.PollRequest{Topic: t.Name, Partition: part, Start: storage.Cursor, Wait: c.h.Patience}, batch)
+			return c.b.Poll(ctx, storage.PollRequest{Topic: t.Name, Partition: part, Start: storage.Cursor, Wait: c.h.Patience / 2}, batch)
 		})
 	})
 	if want := parts[part]; len(batch.Records) == 0 || len(want) > 0 && batch.Records[0].Offset <= want[len(want)-1].offset {

@@ -57,7 +57,7 @@ func cursorSeek(c *env) {
 // cursorSeekUnderPoll: a Poll under way does not overwrite what Seek set.
 func cursorSeekUnderPoll(c *env) {
 	topic, part, next := c.tail()
-	first := c.poll(storage.PollRequest{Topic: topic, Partition: part, Start: storage.Cursor, Wait: c.h.Patience}).Records[0].Offset
+	first := c.poll(storage.PollRequest{Topic: topic, Partition: part, Start: storage.Cursor, Wait: c.h.Patience / 2}).Records[0].Offset
 	c.seek(topic, part, next)
 	w := c.startPoll(context.Background(), storage.PollRequest{Topic: topic, Partition: part, Start: storage.Cursor, Wait: c.longer()})
 	c.seek(topic, part, first)
@@ -99,7 +99,7 @@ func cursorSurvives(c *env) {
 			untouched = name
 			continue
 		}
-		c.poll(storage.PollRequest{Topic: t.Name, Partition: name, Start: storage.Cursor, MaxRecords: 2, Wait: c.h.Patience})
+		c.poll(storage.PollRequest{Topic: t.Name, Partition: name, Start: storage.Cursor, MaxRecords: 2, Wait: c.h.Patience / 2})
 		next, ok := c.b.Cursor(t.Name, name)
 		if !ok || next > list[2].offset {
 			c.Fatalf("after 2 records Cursor is %d, %v; the third is %d", next, ok, list[2].offset)
@@ -154,7 +154,7 @@ func cursorCrash(c *env) {
 	list := c.fill(t.Name, "", "a", 20)
 	part := list[0].partition
 	for range 3 {
-		c.poll(storage.PollRequest{Topic: t.Name, Partition: part, Start: storage.Cursor, MaxRecords: 4, Wait: c.h.Patience})
+		c.poll(storage.PollRequest{Topic: t.Name, Partition: part, Start: storage.Cursor, MaxRecords: 4, Wait: c.h.Patience / 2})
 		before, known := c.b.Cursor(t.Name, part)
 		c.crash()
 		if after, ok := c.b.Cursor(t.Name, part); ok && (!known || after > before) {

@@ -184,7 +184,7 @@ func (c *env) wantAmong(t storage.Topic, told []stored) {
 	c.Helper()
 	for name, want := range byPartition(told) {
 		for _, s := range want {
-			batch := c.poll(storage.PollRequest{Topic: t.Name, Partition: name, Start: s.offset, MaxRecords: 1, Wait: c.h.Patience})
+			batch := c.poll(storage.PollRequest{Topic: t.Name, Partition: name, Start: s.offset, MaxRecords: 1, Wait: c.h.Patience / 2})
 			c.wantRecords("a record that was told to be stored", batch.Records, []stored{s})
 		}
 	}

@@ -81,7 +81,7 @@ func (c *env) wantApart(topics []storage.Topic) {
 			c.Errorf("topic %q is not listed", t.Name)
 		}
 		c.wantNoCursor(t.Name, t.Partitions[0])
-		c.wantTheOnly(t, lists[i])
+		c.wantTheOnlyNow(t, lists[i])
 		c.seek(t.Name, t.Partitions[0], lists[i][0].offset)
 	}
 	for i, t := range topics {

@@ -26,7 +26,7 @@ func orderOfOneCaller(c *env) {
 		}
 		sent = append(sent, c.send(t.Name, []storage.Event{e}))
 	}
-	c.wantAll(t, storedInOrder(c, sent))
+	c.wantTheOnly(t, storedInOrder(c, sent))
 }
 
 // orderOfManyCallers: callers mix, but each keeps its order, and nobody's

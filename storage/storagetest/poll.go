@@ -28,7 +28,7 @@ func pollOwnCursor(c *env) {
 	part := list[0].partition
 	var got []storage.Record
 	for next := int64(-1); len(got) < len(list); {
-		batch := c.poll(storage.PollRequest{Topic: t.Name, Partition: part, Start: storage.Cursor, MaxRecords: 7, Wait: c.h.Patience})
+		batch := c.poll(storage.PollRequest{Topic: t.Name, Partition: part, Start: storage.Cursor, MaxRecords: 7, Wait: c.h.Patience / 2})
 		if len(batch.Records) == 0 {
 			c.Fatalf("no record within %v after %d of %d", c.h.Patience, len(got), len(list))
 		}

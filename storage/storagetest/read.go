@@ -71,7 +71,7 @@ func (c *env) read(topic, partition string, start int64, n int, step ...func(*st
 	var list []storage.Record
 	deadline := time.Now().Add(c.h.Patience)
 	for next := start; len(list) < n; {
-		req := storage.PollRequest{Topic: topic, Partition: partition, Start: next, Wait: c.h.Patience}
+		req := storage.PollRequest{Topic: topic, Partition: partition, Start: next, Wait: c.h.Patience / 2}
 		for _, f := range step {
 			f(&req)
 		}
@@ -120,7 +120,7 @@ func (c *env) wantAll(t storage.Topic, list []stored) {
 	for name, want := range parts {
 		if !slices.Contains(t.Partitions, name) {
 			c.Errorf("an append was reported in partition %q, topic %q has %q", name, t.Name, t.Partitions)
-			continue
+			continue // a missing partition has nothing to read
 		}
 		got := c.read(t.Name, name, want[0].offset, len(want))
 		c.wantRecords("partition "+name, got, want)
@@ -134,5 +134,34 @@ func (c *env) wantNothing(topic, partition string, start int64) {
 	batch := c.poll(storage.PollRequest{Topic: topic, Partition: partition, Start: start, Wait: c.h.Settle})
 	if n := len(batch.Records); n != 0 {
 		c.Errorf("%q/%q has %d records from %d on, the first at %d; want none", topic, partition, n, start, batch.Records[0].Offset)
+	}
+}
+
+// wantTheOnly wants a new topic, of which no cursor is set, to hold these
+// records and no others. Every partition counts, and its beginning as well.
+func (c *env) wantTheOnly(t storage.Topic, list []stored) {
+	c.Helper()
+	c.wantTheOnlyNow(t, list)
+	for _, name := range t.Partitions {
+		c.wantNothing(t.Name, name, storage.Cursor)
+	}
+}
+
+// wantTheOnlyNow does not wait for records that come late.
+func (c *env) wantTheOnlyNow(t storage.Topic, list []stored) {
+	c.Helper()
+	parts := byPartition(list)
+	for name := range parts {
+		if !slices.Contains(t.Partitions, name) {
+			c.Errorf("an append was reported in partition %q, topic %q has %q", name, t.Name, t.Partitions)
+		}
+	}
+	for _, name := range t.Partitions {
+		want := parts[name]
+		c.wantRecords("all of partition "+name, c.read(t.Name, name, storage.Cursor, len(want)), want)
+		batch := c.poll(storage.PollRequest{Topic: t.Name, Partition: name, Start: storage.Cursor})
+		if len(batch.Records) > 0 {
+			c.Errorf("%q/%q has %d more records than were appended, the first at %d", t.Name, name, len(batch.Records), batch.Records[0].Offset)
+		}
 	}
 }

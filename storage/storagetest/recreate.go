@@ -85,7 +85,7 @@ func recreateTopicID(c *env) {
 		req := storage.PollRequest{Topic: t.Name, Partition: t.Partitions[0], TopicID: old.ID, Start: start, Wait: c.h.Settle}
 		c.pollErr(req, storage.ErrTopicChanged)
 	}
-	req := storage.PollRequest{Topic: t.Name, Partition: t.Partitions[0], TopicID: t.ID, Start: grown[0].offset, Wait: c.h.Patience}
+	req := storage.PollRequest{Topic: t.Name, Partition: t.Partitions[0], TopicID: t.ID, Start: grown[0].offset, Wait: c.h.Patience / 2}
 	if len(c.poll(req).Records) == 0 {
 		c.Errorf("with the new identity nothing is read")
 	}

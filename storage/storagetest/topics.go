@@ -260,26 +260,6 @@ func topicMany(c *env) {
 		sent = append(sent, c.send(topics[i].Name, []storage.Event{{Frame: numbered("m", i)}}))
 	}
 	for i, f := range sent {
-		c.wantTheOnly(topics[i], f.stored(c))
-	}
-}
-
-// wantTheOnly wants a new topic to hold these records and no others.
-func (c *env) wantTheOnly(t storage.Topic, list []stored) {
-	c.Helper()
-	parts := byPartition(list)
-	for _, name := range t.Partitions {
-		want := parts[name]
-		c.wantRecords("all of a topic", c.read(t.Name, name, storage.Cursor, len(want)), want)
-		c.wantAtEnd(t.Name, name)
-	}
-}
-
-// wantAtEnd wants nothing more from the cursor, without waiting.
-func (c *env) wantAtEnd(topic, partition string) {
-	c.Helper()
-	batch := c.poll(storage.PollRequest{Topic: topic, Partition: partition, Start: storage.Cursor})
-	if len(batch.Records) > 0 {
-		c.Errorf("%q/%q has %d more records than were appended, the first at %d", topic, partition, len(batch.Records), batch.Records[0].Offset)
+		c.wantTheOnlyNow(topics[i], f.stored(c))
 	}
 }

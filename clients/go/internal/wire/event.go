@@ -102,3 +102,11 @@ func AppendEvent(dst []byte, f *Frame, size int) []byte {
 func AppendRequestID(dst []byte, id uint64) []byte {
 	return protowire.AppendVarint(append(dst, tagVarint4), id)
 }
+
+// AppendEventBytes appends one element of PublishRequest.events that is encoded
+// already.
+func AppendEventBytes(dst, frame []byte) []byte {
+	dst = append(dst, tagBytes2)
+	dst = appendLen(dst, len(frame))
+	return append(dst, frame...)
+}

@@ -1,0 +1,106 @@
+package ackmesh
+
+import (
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/mem"
+
+	"github.com/ackmesh/ackmesh/clients/go/internal/wire"
+)
+
+// pubBatch is a PublishRequest in the making, then under way.
+type pubBatch struct {
+	topic   string
+	bytes   *[]byte // from pool; in buf once sealed
+	items   []pubItem
+	full    bool
+	expires time.Time
+	tries   int
+	due     time.Time // not to be sent before
+	flushes []*flushWait
+
+	// Once sealed.
+	id  uint64
+	buf mem.Buffer
+}
+
+// pubItem is an event of a batch and who waits for it.
+type pubItem struct {
+	done  func(Result)
+	wait  *pubWait
+	index int // in wait
+
+	at, size int   // where its frame stands in the batch
+	weight   int64 // what it takes of the room
+}
+
+// tell hands the result over.
+func (it *pubItem) tell(r Result) {
+	switch {
+	case it.wait != nil:
+		it.wait.set(it.index, r)
+	case it.done != nil:
+		it.done(r)
+	}
+}
+
+// wanted reports whether anyone takes the result.
+func (it *pubItem) wanted() bool { return it.wait != nil || it.done != nil }
+
+// topicFieldSize is room for the topic, and the request's id at the end.
+func topicFieldSize(topic string) int { return len(topic) + 16 }
+
+func newBatch(topic string, capacity int, expires time.Time) *pubBatch {
+	b := &pubBatch{topic: topic, bytes: pool.Get(capacity), expires: expires}
+	*b.bytes = wire.AppendTopic((*b.bytes)[:0], topic)
+	return b
+}
+
+// fits reports whether a frame may join, by the limits of PublishConfig.
+func (b *pubBatch) fits(frameSize int, cfg *PublishConfig) bool {
+	return len(b.items) < cfg.MaxBatchEvents && len(*b.bytes)+wire.EventFieldSize(frameSize) <= cfg.MaxBatchBytes
+}
+
+func (b *pubBatch) add(f *wire.Frame, size int, it pubItem) {
+	*b.bytes = wire.AppendEvent(*b.bytes, f, size)
+	it.at, it.size = len(*b.bytes)-size, size
+	b.items = append(b.items, it)
+}
+
+// readd moves an event of another batch here.
+func (b *pubBatch) readd(from *pubBatch, it pubItem) {
+	frame := (*from.bytes)[it.at : it.at+it.size]
+	*b.bytes = wire.AppendEventBytes(*b.bytes, frame)
+	it.at = len(*b.bytes) - it.size
+	b.items = append(b.items, it)
+}
+
+// seal ends the making.
+func (b *pubBatch) seal(id uint64) {
+	b.id = id
+	*b.bytes = wire.AppendRequestID(*b.bytes, id)
+	b.buf = mem.NewBuffer(b.bytes, pool)
+}
+
+// free gives the bytes back. What gRPC still holds of them stays until it is done.
+func (b *pubBatch) free() {
+	if b.buf != nil {
+		b.buf.Free()
+	} else {
+		pool.Put(b.bytes)
+	}
+	b.bytes, b.buf = nil, nil
+}
+
+// flushWait is a Flush that waits for batches.
+type flushWait struct {
+	left atomic.Int64
+	done chan struct{}
+}
+
+func (w *flushWait) finish() {
+	if w.left.Add(-1) == 0 {
+		close(w.done)
+	}
+}

@@ -78,7 +78,7 @@ var lifeMutants = []mutant{
 			return h.Open(t)
 		}
 	}},
-	{name: "loses the last record on reopening", caught: "Life/Reopen", says: "read 12 of 13", bends: onReopen(loseLast)},
+	{name: "loses the last record on reopening", caught: "Life/Reopen", says: " records of ", bends: onReopen(loseLast)},
 	{name: "names topics anew on reopening", caught: "Life/Reopen", says: "after reopening the topic is", bends: onReopen(
 		func(b *memory.Backend) {
 			topics, _ := b.Topics(context.Background())
@@ -88,7 +88,7 @@ var lifeMutants = []mutant{
 			}
 		})},
 	{name: "reports before it is durable", caught: "Crash/AtOnceAfterDone", says: "told to be stored", bends: onCrash(loseLast)},
-	{name: "loses the tail in a crash", caught: "Crash/KeepsWhatWasReported", says: "read 62 of 65", bends: onCrash(loseLast)},
+	{name: "loses the tail in a crash", caught: "Crash/KeepsWhatWasReported", says: " records of ", bends: onCrash(loseLast)},
 	{name: "loses the tail in a crash amid appends", caught: "Crash/AmidAppends", says: "told to be stored", bends: onCrash(loseLast)},
 	{name: "forgets deletions in a crash", caught: "Crash/KeepsDeletions", says: "after a crash", bends: resurrecting(
 		func(h *Harness) *func(T, storage.Backend) storage.Backend { return &h.CrashReopen })},

@@ -1,0 +1,125 @@
+package delivery
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/ackmesh/ackmesh/offset"
+	"github.com/ackmesh/ackmesh/offsetstore"
+)
+
+// New makes a machine out of a stored value. What lies unfinished below the
+// high mark was in flight when the process died and has spent an attempt by
+// it, except what Attempts says was waiting (Due > 0): that keeps its count
+// and its due time, brought forward to at most the longest backoff from now.
+// What has no attempt left (the budget may have been lowered) is a dead letter
+// at once, for the reason SPENT. rnd is the machine's own from now on; nil: no
+// jitter.
+func New(set Settings, v offsetstore.Value, now time.Time, rnd *rand.Rand) *Machine {
+	m := empty(set.normal(), now, rnd)
+	m.epoch = v.Epoch
+	m.track.floor = v.Position
+	for _, r := range v.Finished {
+		m.track.add(r)
+	}
+	m.durable.set(&m.track)
+	m.high = max(v.High, v.Position)
+	m.next = max(m.high, m.track.floor)
+	runs := m.unfinished(v.Attempts)
+	alone := crashedAlone(runs)
+	for _, r := range runs {
+		m.restore(r, alone)
+	}
+	return m
+}
+
+// unfinished cuts what is unfinished below the high mark into runs of equal
+// attempts. Those without an entry were delivered once.
+func (m *Machine) unfinished(attempts []offsetstore.Attempt) []offsetstore.Attempt {
+	var out []offsetstore.Attempt
+	i := 0
+	m.track.gaps(m.high, func(gap offset.Range) {
+		for gap.Len() > 0 {
+			for i < len(attempts) && attempts[i].Last < gap.First {
+				i++
+			}
+			run := offsetstore.Attempt{Range: gap, Sent: 1}
+			if i < len(attempts) && attempts[i].Len() > 0 {
+				a := attempts[i]
+				if a.Contains(gap.First) {
+					run = a
+					run.Range = offset.Range{First: gap.First, Last: min(gap.Last, a.Last)}
+				} else {
+					run.Last = min(gap.Last, a.First-1)
+				}
+			}
+			out = append(out, run)
+			gap.First = run.Last + 1
+		}
+	})
+	return out
+}
+
+// crashedAlone tells whether one offset alone was in flight in the crash.
+func crashedAlone(runs []offsetstore.Attempt) bool {
+	var n int64
+	for _, r := range runs {
+		if r.Due <= 0 {
+			n += r.Len()
+		}
+	}
+	return n == 1
+}
+
+// restore takes in a run of unfinished offsets.
+func (m *Machine) restore(a offsetstore.Attempt, alone bool) {
+	r := run{Range: a.Range, sent: max(a.Sent, 0), spent: max(a.Spent, 0), breaks: max(a.Breaks, 0)}
+	switch {
+	case int(r.spent) >= m.set.MaxAttempts:
+		m.restoreDying(r)
+		return
+	case a.Due > 0:
+		r.due = m.dueAgain(a.Due)
+	default:
+		r.sent = max(r.sent, 1)
+		r.spent, r.breaks = m.breakCosts(r.spent, r.breaks, alone)
+	}
+	switch {
+	case int(r.spent) >= m.set.MaxAttempts:
+		m.restoreDying(r)
+	case m.set.Ordered:
+		m.unknown.push(r)
+	case r.due > m.now:
+		m.restoreWaiting(r)
+	case r.breaks >= suspectBreaks:
+		m.suspects.back.push(r)
+	default:
+		m.ready.back.push(r)
+	}
+}
+
+// dueAgain is a stored due time as one of this machine; one that has passed is
+// 0, which lets neighbours stay one run.
+func (m *Machine) dueAgain(ms int64) int64 {
+	longest := slices.Max(m.set.Backoff)
+	wait := ms - m.clock.UnixMilli()
+	if wait <= 0 {
+		return 0
+	}
+	return int64(min(longest, time.Duration(min(wait, longest.Milliseconds()+1))*time.Millisecond))
+}
+
+func (m *Machine) restoreWaiting(r run) {
+	for off := r.First; off <= r.Last; off++ {
+		m.move(m.adopt(r.rec(off)), waiting)
+	}
+}
+
+func (m *Machine) restoreDying(r run) {
+	detail := fmt.Sprintf("found at start: %d attempts spent, %d allowed", r.spent, m.set.MaxAttempts)
+	for off := r.First; off <= r.Last; off++ {
+		m.die(m.adopt(r.rec(off)), ReasonSpent, detail)
+	}
+}

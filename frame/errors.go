@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -60,7 +61,8 @@ type Error struct {
 	// "attributes", "attribute name", "attribute value" or "data".
 	Field string
 	// Attr is the name of the attribute concerned, cut to 64 bytes, and not
-	// always UTF-8; empty if none is (or if the name itself is empty).
+	// always UTF-8; empty if none is (or if the name itself is empty). For "data"
+	// it is the JSON member concerned, if any: data or data_base64.
 	Attr string
 	// Got and Limit are bytes, for "attributes" a count, for "version", "type"
 	// and "flags" a value. Limit is 0 where there is none.
@@ -74,11 +76,15 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("frame: ")
-	b.WriteString(e.Field)
-	if e.Attr != "" || e.Field == fieldName || e.Field == fieldValue {
-		fmt.Fprintf(&b, " %q", e.Attr)
+	switch e.Field {
+	case fieldFrame: // said already
+	case fieldName, fieldValue:
+		fmt.Fprintf(&b, "%s %q: ", e.Field, e.Attr)
+	case fieldData:
+		b.WriteString(cmp.Or(e.Attr, e.Field) + ": ")
+	default:
+		b.WriteString(e.Field + ": ")
 	}
-	b.WriteString(": ")
 	b.WriteString(e.Kind.Error())
 	e.writeFigures(&b)
 	if e.Hint != "" {

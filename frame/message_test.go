@@ -9,72 +9,10 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/descriptorpb"
-	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/ackmesh/ackmesh/frame"
+	ackmeshv1 "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 )
-
-// eventMeshFrame is the descriptor of ackmesh.v1.EventMeshFrame, spelled out so
-// that a change of its numbers elsewhere does not change what is tested here.
-var eventMeshFrame = buildDescriptor()
-
-func buildDescriptor() protoreflect.MessageDescriptor {
-	file := &descriptorpb.FileDescriptorProto{
-		Name: proto.String("frame_test.proto"), Package: proto.String("frametest"), Syntax: proto.String("proto3"),
-		EnumType: []*descriptorpb.EnumDescriptorProto{{
-			Name: proto.String("MessageType"),
-			Value: []*descriptorpb.EnumValueDescriptorProto{
-				{Name: proto.String("MESSAGE_TYPE_UNSPECIFIED"), Number: proto.Int32(0)},
-				{Name: proto.String("MESSAGE_TYPE_STREAM_REQ"), Number: proto.Int32(1)},
-				{Name: proto.String("MESSAGE_TYPE_STREAM_CHUNK"), Number: proto.Int32(2)},
-				{Name: proto.String("MESSAGE_TYPE_EVENT"), Number: proto.Int32(3)},
-			},
-		}},
-		MessageType: []*descriptorpb.DescriptorProto{{
-			Name: proto.String("EventMeshFrame"),
-			Field: []*descriptorpb.FieldDescriptorProto{
-				field("type", 1, descriptorpb.FieldDescriptorProto_TYPE_ENUM, ".frametest.MessageType"),
-				field("flags", 2, descriptorpb.FieldDescriptorProto_TYPE_UINT32, ""),
-				field("seq", 3, descriptorpb.FieldDescriptorProto_TYPE_UINT32, ""),
-				attributesField(),
-				field("data", 5, descriptorpb.FieldDescriptorProto_TYPE_BYTES, ""),
-			},
-			NestedType: []*descriptorpb.DescriptorProto{{
-				Name: proto.String("AttributesEntry"),
-				Field: []*descriptorpb.FieldDescriptorProto{
-					field("key", 1, descriptorpb.FieldDescriptorProto_TYPE_STRING, ""),
-					field("value", 2, descriptorpb.FieldDescriptorProto_TYPE_STRING, ""),
-				},
-				Options: &descriptorpb.MessageOptions{MapEntry: proto.Bool(true)},
-			}},
-		}},
-	}
-	fd, err := protodesc.NewFile(file, nil)
-	if err != nil {
-		panic(err)
-	}
-	return fd.Messages().ByName("EventMeshFrame")
-}
-
-func field(name string, num int32, typ descriptorpb.FieldDescriptorProto_Type, of string) *descriptorpb.FieldDescriptorProto {
-	f := &descriptorpb.FieldDescriptorProto{
-		Name: proto.String(name), Number: proto.Int32(num), Type: typ.Enum(),
-		Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
-	}
-	if of != "" {
-		f.TypeName = proto.String(of)
-	}
-	return f
-}
-
-func attributesField() *descriptorpb.FieldDescriptorProto {
-	f := field("attributes", 4, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, ".frametest.EventMeshFrame.AttributesEntry")
-	f.Label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
-	return f
-}
 
 // message is what an EventMeshFrame message holds.
 type message struct {
@@ -84,38 +22,25 @@ type message struct {
 	data       []byte
 }
 
-// unmarshal reads wire bytes the plain way.
+// unmarshal reads wire bytes the plain way, with the generated code.
 func unmarshal(b []byte) (message, error) {
-	m := dynamicpb.NewMessage(eventMeshFrame)
-	if err := proto.Unmarshal(b, m); err != nil {
+	var m ackmeshv1.EventMeshFrame
+	if err := proto.Unmarshal(b, &m); err != nil {
 		return message{}, err
 	}
-	get := func(n protoreflect.FieldNumber) protoreflect.Value { return m.Get(eventMeshFrame.Fields().ByNumber(n)) }
-	out := message{
-		typ: int32(get(1).Enum()), flags: uint32(get(2).Uint()), seq: uint32(get(3).Uint()),
-		attrs: map[string]string{}, data: get(5).Bytes(),
+	out := message{typ: int32(m.GetType()), flags: m.GetFlags(), seq: m.GetSeq(), attrs: m.GetAttributes(), data: m.GetData()}
+	if out.attrs == nil {
+		out.attrs = map[string]string{}
 	}
-	get(4).Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-		out.attrs[k.String()] = v.String()
-		return true
-	})
 	return out, nil
 }
 
 // marshal writes wire bytes the plain way.
 func (m message) marshal(t testing.TB) []byte {
 	t.Helper()
-	d := dynamicpb.NewMessage(eventMeshFrame)
-	set := func(n protoreflect.FieldNumber, v protoreflect.Value) { d.Set(eventMeshFrame.Fields().ByNumber(n), v) }
-	set(1, protoreflect.ValueOfEnum(protoreflect.EnumNumber(m.typ)))
-	set(2, protoreflect.ValueOfUint32(m.flags))
-	set(3, protoreflect.ValueOfUint32(m.seq))
-	set(5, protoreflect.ValueOfBytes(m.data))
-	entries := d.Mutable(eventMeshFrame.Fields().ByNumber(4)).Map()
-	for k, v := range m.attrs {
-		entries.Set(protoreflect.ValueOfString(k).MapKey(), protoreflect.ValueOfString(v))
-	}
-	b, err := proto.Marshal(d)
+	b, err := proto.Marshal(&ackmeshv1.EventMeshFrame{
+		Type: ackmeshv1.MessageType(m.typ), Flags: m.flags, Seq: m.seq, Attributes: m.attrs, Data: m.data,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -199,15 +199,15 @@ func (p *publish) slowEntry(e []byte) error {
 		}
 		if typ == protowire.BytesType && (num == 1 || num == 2) {
 			b, _ := protowire.ConsumeBytes(e)
+			field, to := fieldName, &name
+			if num == 2 {
+				field, to = fieldValue, &value
+			}
 			// protobuf checks each value, also one that a later one replaces.
 			if !utf8.Valid(b) {
-				return errAttr(ErrUTF8, fieldValue, name, "")
+				return errAttr(ErrUTF8, field, name, "")
 			}
-			if num == 1 {
-				name = b
-			} else {
-				value = b
-			}
+			*to = b
 		}
 		e = e[n:]
 	}

@@ -17,7 +17,7 @@ func Parse(b []byte) (View, error) {
 	if err := checkHeader(b); err != nil {
 		return nil, err
 	}
-	v := View(b[:len(b):len(b)])
+	v := View(b)
 	off, err := checkAttrs(v)
 	if err != nil {
 		return nil, err

@@ -44,6 +44,7 @@ func NewDisk() *Disk {
 type Store struct {
 	disk    *Disk
 	commits *committer.Committer
+	killed  chan struct{} // closed by Kill
 
 	mu     sync.Mutex
 	closed bool
@@ -70,7 +71,7 @@ func Open(d *Disk) (*Store, error) {
 		return nil, fmt.Errorf("memory disk: %w", offsetstore.ErrLocked)
 	}
 	d.inUse = true
-	s := &Store{disk: d}
+	s := &Store{disk: d, killed: make(chan struct{})}
 	s.commits = committer.Start(s.commit)
 	return s, nil
 }
@@ -103,9 +104,13 @@ func (s *Store) HoldWrites() (release func()) {
 	})
 }
 
-// Kill ends the store as the death of the process would: what is queued is
-// lost and its done never called. The disk may be opened again.
-func (s *Store) Kill() { s.end(s.commits.Abort) }
+// Kill ends the store as the death of the process would: what is queued or
+// held is lost and its done never called. The disk may be opened again. It is
+// to be called once, and not with Close.
+func (s *Store) Kill() {
+	close(s.killed)
+	s.end(s.commits.Abort)
+}
 
 // Submit implements offsetstore.Store.
 func (s *Store) Submit(txn *offsetstore.Txn, done func(error)) { s.commits.Submit(txn, done) }
@@ -152,7 +157,9 @@ func (s *Store) open() error {
 }
 
 func (s *Store) commit(group []committer.Item) {
-	s.wait()
+	if !s.wait() {
+		return
+	}
 	if err := s.failure(); err != nil {
 		for _, it := range group {
 			it.Done(err)
@@ -169,13 +176,19 @@ func (s *Store) commit(group []committer.Item) {
 	}
 }
 
-// wait blocks while writes are held.
-func (s *Store) wait() {
+// wait blocks while writes are held; false when the store was killed.
+func (s *Store) wait() bool {
 	s.mu.Lock()
 	held := s.held
 	s.mu.Unlock()
-	if held != nil {
-		<-held
+	if held == nil {
+		return true
+	}
+	select {
+	case <-held:
+		return true
+	case <-s.killed:
+		return false
 	}
 }
 

@@ -1,0 +1,189 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+
+	kv "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+	"golang.org/x/sys/unix"
+
+	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/offsetstore/internal/committer"
+)
+
+// dbDir is Badger's directory within the store's.
+const dbDir = "badger"
+
+// Open opens the store in a directory, making both when there are none. It
+// reads all values, and blocks for that. Errors name the path and wrap:
+// ErrLocked, ErrNewerFormat, ErrCorrupt when anything is damaged or missing,
+// ErrReadOnly when the disk is too full to open; else the system's own.
+func Open(dir string, o Options) (*Store, error) {
+	o = o.withDefaults()
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("offset store: cannot make the directory: %w", err)
+	}
+	lock, err := lockDir(dir, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, opt: o, lock: lock, index: newIndex()}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, s.release())
+	}
+	s.commits = committer.Start(s.commit)
+	return s, nil
+}
+
+// open is Open under the lock.
+func (s *Store) open() error {
+	f, err := s.prepare()
+	if err != nil {
+		return err
+	}
+	if err := s.opt.Room(f.sizes.Needs()); err != nil {
+		return fmt.Errorf("offset store %s: %w: no room to open: %w", s.dir, offsetstore.ErrReadOnly, err)
+	}
+	s.sizes = f.sizes
+	opt := badgerOptions(s.path(), f.sizes, s.opt)
+	if f.state == stateReady {
+		if err := verifyFiles(s.path(), opt); err != nil {
+			return err
+		}
+	}
+	if s.db, err = kv.Open(opt); err != nil {
+		return s.openError(err)
+	}
+	s.batch = newBatch(s.index, limits{
+		size:  int(s.db.MaxBatchSize()) - reserve,
+		count: int(s.db.MaxBatchCount()) - reserve/pairCost,
+		value: int(valueLimit(f.sizes)),
+	})
+	if err := s.load(f); err != nil {
+		return err
+	}
+	if f.state == stateReady {
+		return nil
+	}
+	if err := s.write(nil, nil, meta{seq: 1}); err != nil {
+		return err
+	}
+	f.state = stateReady
+	return writeFormat(s.dir, f)
+}
+
+// reserve is what a transaction holds beside what a batch counts: the meta
+// record and Badger's own end mark.
+const reserve = 1024
+
+// path is Badger's directory.
+func (s *Store) path() string { return filepath.Join(s.dir, dbDir) }
+
+// prepare reads the format, or begins a new store.
+func (s *Store) prepare() (format, error) {
+	f, ok, err := readFormat(s.dir)
+	if err != nil {
+		return format{}, err
+	}
+	if ok && f.state == stateReady {
+		return f, nil
+	}
+	if ok { // it was never finished, so nothing can be in it
+		if err := os.RemoveAll(s.path()); err != nil {
+			return format{}, fmt.Errorf("offset store: %w", err)
+		}
+		return f, s.begin(f)
+	}
+	if _, err := os.Lstat(s.path()); !errors.Is(err, fs.ErrNotExist) {
+		return format{}, damaged(filepath.Join(s.dir, formatFile), errors.New("the file is missing, but there is data"))
+	}
+	f, err = s.newFormat()
+	if err != nil {
+		return format{}, err
+	}
+	return f, s.begin(f)
+}
+
+// newFormat is that of a new store.
+func (s *Store) newFormat() (format, error) {
+	f := format{state: stateNew, sizes: s.opt.Sizes, id: rand.Uint64()}
+	if f.sizes == (Sizes{}) {
+		var st unix.Statfs_t
+		if err := unix.Statfs(s.dir, &st); err != nil {
+			return format{}, fmt.Errorf("offset store: size of the filesystem of %s: %w", s.dir, err)
+		}
+		f.sizes = SizesFor(int64(st.Blocks) * int64(st.Bsize))
+	}
+	return f, f.sizes.check()
+}
+
+// begin notes that a store is being made, and makes its directory.
+func (s *Store) begin(f format) error {
+	if err := writeFormat(s.dir, f); err != nil {
+		return err
+	}
+	if err := os.Mkdir(s.path(), 0o750); err != nil {
+		return fmt.Errorf("offset store: %w", err)
+	}
+	return syncDir(s.dir)
+}
+
+// openError tells a damaged store from a system that does not play along:
+// Badger's errors cannot be told apart but by their text.
+func (s *Store) openError(err error) error {
+	text := err.Error()
+	if strings.Contains(text, "Cannot acquire directory lock") {
+		return fmt.Errorf("offset store %s: %w: %w", s.path(), offsetstore.ErrLocked, err)
+	}
+	for _, errno := range []unix.Errno{unix.EACCES, unix.EPERM, unix.EROFS, unix.EMFILE, unix.ENFILE,
+		unix.ENOSPC, unix.EDQUOT, unix.ENOMEM, unix.EIO} {
+		if strings.Contains(text, errno.Error()) {
+			return fmt.Errorf("offset store %s: %w: %w", s.path(), errno, err)
+		}
+	}
+	return damaged(s.path(), err)
+}
+
+// badgerOptions are those of a small store that is read at start and then only
+// written: no cache, no compression, and no value that goes to the value log.
+func badgerOptions(dir string, z Sizes, o Options) kv.Options {
+	opt := kv.DefaultOptions(dir)
+	opt.SyncWrites = !o.NoSync
+	opt.MemTableSize = z.MemTable
+	opt.NumMemtables = 2
+	opt.ValueLogFileSize = z.ValueLog
+	opt.ValueThreshold = valueLimit(z)
+	opt.BaseTableSize = max(1<<20, z.MemTable/4)
+	opt.BaseLevelSize = 4 * opt.BaseTableSize
+	opt.NumLevelZeroTables = 2
+	opt.NumLevelZeroTablesStall = 4
+	opt.NumCompactors = 2
+	opt.BlockCacheSize, opt.IndexCacheSize = 0, 0
+	opt.Compression = options.None
+	opt.ChecksumVerificationMode = options.OnBlockRead
+	opt.DetectConflicts = false // there is one writer
+	opt.MetricsEnabled = false
+	opt.Logger = logAdapter{o.Logger}
+	return opt
+}
+
+// valueLimit is the size from which on Badger would put a value into the value
+// log; no transaction may hold one.
+func valueLimit(z Sizes) int64 { return min(1<<20, z.MemTable*15/100) }
+
+// logAdapter gives Badger's lines to a slog.Logger: its info is our debug.
+type logAdapter struct{ log *slog.Logger }
+
+func (a logAdapter) Errorf(f string, v ...any)   { a.log.Error(line(f, v)) }
+func (a logAdapter) Warningf(f string, v ...any) { a.log.Warn(line(f, v)) }
+func (a logAdapter) Infof(f string, v ...any)    { a.log.Debug(line(f, v)) }
+func (a logAdapter) Debugf(string, ...any)       {}
+
+func line(f string, v []any) string { return "badger: " + strings.TrimSpace(fmt.Sprintf(f, v...)) }

@@ -21,8 +21,8 @@ func (l *Log) Bounds(_ context.Context, topic, partition string) (low, high int6
 	return p.min, p.next, nil
 }
 
-// OffsetByTime implements storage.Bounder. Times count in whole milliseconds;
-// of two equally near the earlier is meant.
+// OffsetByTime implements storage.Bounder. Records have whole milliseconds; of
+// two equally near times the earlier is meant.
 func (l *Log) OffsetByTime(_ context.Context, topic, partition string, t time.Time, m storage.TimeMatch) (int64, error) {
 	p, err := l.partition(topic, partition)
 	if err != nil {
@@ -30,21 +30,26 @@ func (l *Log) OffsetByTime(_ context.Context, topic, partition string, t time.Ti
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ms := t.UnixMilli()
-	if p.min == p.next || ms > p.lastTime {
-		return p.next, nil
-	}
-	after, ok := p.firstFrom(ms)
+	after, ok := p.firstFrom(ceilMilli(t))
 	if !ok {
 		return p.next, nil
 	}
-	if m == storage.Nearest && after.time > ms {
-		if before, ok := p.lastBefore(after); ok && ms-before.time <= after.time-ms {
-			first, _ := p.firstFrom(before.time)
-			return max(first.first, p.min), nil
+	if m == storage.Nearest && time.UnixMilli(after.time).After(t) {
+		before, ok := p.lastBefore(after)
+		if ok && t.Sub(time.UnixMilli(before.time)) <= time.UnixMilli(after.time).Sub(t) {
+			after, _ = p.firstFrom(before.time) // the first of equal ones
 		}
 	}
 	return max(after.first, p.min), nil
+}
+
+// ceilMilli is the first whole millisecond that is not before t.
+func ceilMilli(t time.Time) int64 {
+	ms := t.UnixMilli()
+	if time.UnixMilli(ms).Before(t) {
+		ms++
+	}
+	return ms
 }
 
 // firstFrom is the first live run of a time or later. The caller holds mu.

@@ -161,6 +161,11 @@ func writeFormat(f vfs.FS, dir, name string) error {
 	if err := vfs.WriteState(f, name, formatKind, formatVersion, nil); err != nil {
 		return fmt.Errorf("embedded log: cannot write to data directory %s, check its owner, mode and free space: %w", dir, err)
 	}
+	// The directory's own name. Its parent may be closed to us; then whoever
+	// made the directory has to care for it.
+	if err := f.SyncDir(filepath.Dir(filepath.Clean(dir))); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("embedded log: sync the directory that holds %s: %w", dir, err)
+	}
 	return nil
 }
 

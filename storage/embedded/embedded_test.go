@@ -159,8 +159,8 @@ func TestPollWaits(t *testing.T) {
 	}
 }
 
-func TestManualTopics(t *testing.T) {
-	l := mustOpen(t, t.TempDir(), Options{ManualTopics: true})
+func TestNoAutoCreate(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), Options{NoAutoCreate: true})
 	_, err := l.EnsureTopic(t.Context(), "t")
 	if !errors.Is(err, storage.ErrTopicNotFound) || !strings.Contains(err.Error(), "create") {
 		t.Fatalf("ensure: %v", err)

@@ -14,9 +14,9 @@ import (
 type Options struct {
 	// Partitions of a topic made without a number: 1 to 1,024. Default 4.
 	Partitions int
-	// ManualTopics turns off the making of topics on first use: EnsureTopic
+	// NoAutoCreate turns off the making of topics on first use: EnsureTopic
 	// and Append then fail for unknown topics and say how to make them.
-	ManualTopics bool
+	NoAutoCreate bool
 
 	// Retention is how long records are kept. Default 7 days; negative: for
 	// ever. A topic's own TopicConfig.Retention counts where it is shorter.

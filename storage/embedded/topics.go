@@ -144,7 +144,7 @@ func (l *Log) ensure(ctx context.Context, name string) (*topic, error) {
 	if !errors.Is(err, storage.ErrTopicNotFound) {
 		return t, err
 	}
-	if l.opts.ManualTopics {
+	if l.opts.NoAutoCreate {
 		return nil, fmt.Errorf("%w: topics are not made on first use here, create it with %d partitions or another number first", err, l.opts.Partitions)
 	}
 	t, err = l.create(ctx, name, storage.TopicConfig{})

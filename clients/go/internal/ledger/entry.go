@@ -29,12 +29,11 @@ import (
 // Run is a stretch of an entry's deliveries from one partition to one
 // subscription: those with index Start to End-1.
 type Run struct {
-	Start, End   int
-	Subscription uint32
-	Epoch        uint64
-	Part         *progress.Partition
-	first        int64
-	offsets      []int64 // nil: consecutive from first
+	Start, End int
+	Epoch      uint64
+	Part       *progress.Partition
+	first      int64
+	offsets    []int64 // nil: consecutive from first
 }
 
 // Offset is the offset of the delivery with index i of the entry.
@@ -192,9 +191,9 @@ func Build(n int, now time.Time) Builder {
 }
 
 // Run begins a run.
-func (b Builder) Run(subscription uint32, epoch uint64, part *progress.Partition) {
+func (b Builder) Run(epoch uint64, part *progress.Partition) {
 	e := b.e
-	e.runs = append(e.runs, Run{Start: e.n, End: e.n, Subscription: subscription, Epoch: epoch, Part: part})
+	e.runs = append(e.runs, Run{Start: e.n, End: e.n, Epoch: epoch, Part: part})
 }
 
 // Item adds a delivery to the current run. It returns false if the id is not

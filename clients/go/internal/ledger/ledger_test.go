@@ -17,7 +17,7 @@ var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func entry(t require, ids []uint64) *Entry {
 	var tab progress.Table
 	b := Build(len(ids), t0)
-	b.Run(1, 1, tab.Partition("t", "share/s", "0"))
+	b.Run(1, tab.Partition("t", "share/s", "0"))
 	for i, id := range ids {
 		if !b.Item(id, int64(i)) {
 			t.Fatalf("ids %v refused", ids)
@@ -152,7 +152,7 @@ func TestIdsMustRise(t *testing.T) {
 		t.Errorf("got %v, want ErrOrder", err)
 	}
 	b := Build(2, t0)
-	b.Run(1, 1, nil)
+	b.Run(1, nil)
 	if b.Item(5, 0); b.Item(5, 1) {
 		t.Error("the same id twice in a batch")
 	}
@@ -393,7 +393,7 @@ func BenchmarkAckCollectConfirm(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		bd := Build(24, t0)
-		bd.Run(1, 1, part)
+		bd.Run(1, part)
 		for range 24 {
 			bd.Item(id, int64(id))
 			id++

@@ -61,23 +61,24 @@ func benchDeliveries(n int) []byte {
 // BenchmarkDecodeDelivery is one delivery of a batch of 20, one attribute read.
 func BenchmarkDecodeDelivery(b *testing.B) {
 	msg := benchDeliveries(20)
+	var runs []Run
+	var err error
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
 		body, _ := Body(msg)
-		w := Walk(body)
-		var r Run
 		var it Item
-		for more, _ := w.NextRun(&r); more; more, _ = w.NextRun(&r) {
-			for ok, err := w.Next(&it); ok; ok, err = w.Next(&it) {
-				if err != nil {
-					b.Fatal(err)
-				}
-				if _, found := Attr(it.Frame, "type"); !found {
-					b.Fatal("no type")
+		runs, err = AppendRuns(runs[:0], body)
+		for i := range runs {
+			for more, e := runs[i].Next(&it); more && err == nil; more, e = runs[i].Next(&it) {
+				if _, found := Attr(it.Frame, "type"); !found || e != nil {
+					b.Fatal("no type", e)
 				}
 				n++
 			}
+		}
+		if err != nil {
+			b.Fatal(err)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/event")

@@ -20,13 +20,16 @@ func Body(msg []byte) ([]byte, bool) {
 	return v, true
 }
 
-// Run is the head of a Run message.
+// Run is a Run message: its head, and its deliveries as yet unread. Next gives
+// them one by one.
 type Run struct {
 	Subscription     uint32
 	Topic, Partition []byte
 	Epoch            uint64
-	// Count is how many deliveries follow.
+	// Count is how many deliveries the run had at first.
 	Count int
+
+	rest []byte
 }
 
 // Item is one delivery. Frame has passed CheckFrame, and Data is its data.
@@ -37,48 +40,38 @@ type Item struct {
 	Frame, Data []byte
 }
 
-// Walker reads a Deliveries message run by run and item by item. Begin with
-// NextRun; then Next gives the run's items.
-type Walker struct {
-	body []byte // runs not yet read
-	run  []byte // items of the current run not yet read
-}
-
-// Walk returns a Walker over the content of a Deliveries message.
-func Walk(body []byte) Walker { return Walker{body: body} }
-
-// NextRun reads the head of the next run into r, and returns false behind the
-// last one. What Next has not read of the run before is left out.
-func (w *Walker) NextRun(r *Run) (bool, error) {
-	for len(w.body) > 0 {
-		num, typ, n := protowire.ConsumeField(w.body)
+// AppendRuns appends the runs of a Deliveries message, given its content, to dst.
+func AppendRuns(dst []Run, body []byte) ([]Run, error) {
+	for len(body) > 0 {
+		num, typ, n := protowire.ConsumeField(body)
 		if n < 0 {
-			return false, malformed("deliveries", n)
+			return dst, malformed("deliveries", n)
 		}
-		field := w.body
-		w.body = w.body[n:]
 		if num == 1 && typ == protowire.BytesType {
-			w.run = fieldBytes(field)
-			return true, readRun(w.run, r)
+			dst = append(dst, Run{rest: fieldBytes(body)})
+			if err := dst[len(dst)-1].readHead(); err != nil {
+				return dst, err
+			}
 		}
+		body = body[n:]
 	}
-	return false, nil
+	return dst, nil
 }
 
-func readRun(b []byte, r *Run) error {
-	*r = Run{}
-	for len(b) > 0 {
+// readHead walks over the run for its head and the number of its deliveries.
+func (r *Run) readHead() error {
+	for b := r.rest; len(b) > 0; {
 		num, typ, n := protowire.ConsumeField(b)
 		if n < 0 {
 			return malformed("run", n)
 		}
-		readRunField(r, num, typ, b[:n])
+		r.field(num, typ, b[:n])
 		b = b[n:]
 	}
 	return nil
 }
 
-func readRunField(r *Run, num protowire.Number, typ protowire.Type, b []byte) {
+func (r *Run) field(num protowire.Number, typ protowire.Type, b []byte) {
 	switch {
 	case typ == protowire.BytesType && num == 5:
 		r.Count++
@@ -103,48 +96,25 @@ func fieldVarint(b []byte) uint64 {
 
 // Next reads the next delivery of the run into it, and returns false behind the
 // last one.
-func (w *Walker) Next(it *Item) (bool, error) {
-	for len(w.run) > 0 {
-		b := w.run
-		if b[0] == tagBytes5 {
-			v, n := protowire.ConsumeBytes(b[1:])
-			if n < 0 {
-				return false, malformed("run", n)
-			}
-			w.run = b[1+n:]
-			return true, readItem(v, it)
-		}
-		n := skip(b)
+func (r *Run) Next(it *Item) (bool, error) {
+	for len(r.rest) > 0 {
+		b := r.rest
+		num, typ, n := protowire.ConsumeField(b)
 		if n < 0 {
 			return false, malformed("run", n)
 		}
-		w.run = b[n:]
-		if v, ok := longTagItem(b[:n]); ok {
-			return true, readItem(v, it)
+		r.rest = b[n:]
+		if num == 5 && typ == protowire.BytesType {
+			return true, it.read(fieldBytes(b))
 		}
 	}
 	return false, nil
 }
 
-func skip(b []byte) int {
-	_, _, n := protowire.ConsumeField(b)
-	return n
-}
-
-// longTagItem recognises Run.deliveries whose tag is written in more bytes than
-// it needs, which protobuf allows.
-func longTagItem(b []byte) ([]byte, bool) {
-	num, typ, n := protowire.ConsumeTag(b)
-	if n < 0 || num != 5 || typ != protowire.BytesType {
-		return nil, false
-	}
-	return fieldBytes(b), true
-}
-
-func readItem(b []byte, it *Item) error {
+func (it *Item) read(b []byte) error {
 	*it = Item{}
 	for len(b) > 0 {
-		n, err := readItemField(b, it)
+		n, err := it.field(b)
 		if err != nil {
 			return err
 		}
@@ -158,15 +128,13 @@ func readItem(b []byte, it *Item) error {
 	return err
 }
 
-func readItemField(b []byte, it *Item) (int, error) {
-	if b[0] == tagFixed1 && len(b) >= 9 {
-		it.ID = binary.LittleEndian.Uint64(b[1:])
-		return 9, nil
-	}
+func (it *Item) field(b []byte) (int, error) {
 	num, typ, n := protowire.ConsumeField(b)
 	switch {
 	case n < 0:
 		return 0, malformed("delivery", n)
+	case typ == protowire.Fixed64Type && num == 1:
+		it.ID = binary.LittleEndian.Uint64(b[n-8:])
 	case typ == protowire.VarintType && num == 2:
 		it.Offset = int64(fieldVarint(b))
 	case typ == protowire.VarintType && num == 3:
@@ -176,8 +144,6 @@ func readItemField(b []byte, it *Item) (int, error) {
 			return 0, malformedText("delivery with two frames")
 		}
 		it.Frame = fieldBytes(b)
-	case typ == protowire.Fixed64Type && num == 1:
-		it.ID = binary.LittleEndian.Uint64(b[n-8:])
 	}
 	return n, nil
 }

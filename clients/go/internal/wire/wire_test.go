@@ -122,18 +122,17 @@ func TestDeliveriesEqualGenerated(t *testing.T) {
 	})
 }
 
-// readAll builds the generated message out of what the Walker tells.
+// readAll builds the generated message out of what the reader tells.
 func readAll(body []byte) (*pb.Deliveries, error) {
 	m := &pb.Deliveries{}
-	w := Walk(body)
-	var head Run
-	for {
-		more, err := w.NextRun(&head)
-		if err != nil || !more {
-			return m, err
-		}
+	runs, err := AppendRuns(nil, body)
+	if err != nil {
+		return m, err
+	}
+	for i := range runs {
+		head := &runs[i]
 		run := &pb.Run{Subscription: head.Subscription, Topic: string(head.Topic), Partition: string(head.Partition), Epoch: head.Epoch}
-		if err := readItems(&w, run); err != nil {
+		if err := readItems(head, run); err != nil {
 			return m, err
 		}
 		if len(run.Deliveries) != head.Count {
@@ -141,12 +140,13 @@ func readAll(body []byte) (*pb.Deliveries, error) {
 		}
 		m.Runs = append(m.Runs, run)
 	}
+	return m, nil
 }
 
-func readItems(w *Walker, run *pb.Run) error {
+func readItems(r *Run, run *pb.Run) error {
 	var it Item
 	for {
-		more, err := w.Next(&it)
+		more, err := r.Next(&it)
 		if err != nil || !more {
 			return err
 		}

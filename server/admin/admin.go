@@ -1,0 +1,231 @@
+// Package admin serves the operators' calls. It has a listener apart from that
+// of the data.
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/server/dispatch"
+	"github.com/ackmesh/ackmesh/server/rpc"
+	"github.com/ackmesh/ackmesh/storage"
+)
+
+// Service answers Admin calls of one instance. Bind it before use.
+type Service struct {
+	pb.UnimplementedAdminServer
+	backend storage.Backend
+	store   offsetstore.Store
+	d       *dispatch.Dispatcher
+}
+
+// Bind gives s what it serves, which stays the caller's. It must be called
+// before the first call.
+func (s *Service) Bind(backend storage.Backend, store offsetstore.Store, d *dispatch.Dispatcher) {
+	s.backend, s.store, s.d = backend, store, d
+}
+
+// fail turns an error into the status that the caller gets.
+func fail(err error) error { return rpc.Status(err).Err() }
+
+func (s *Service) lacks(what string) error {
+	return status.Errorf(codes.Unimplemented, "backend %s has no %s", s.backend.Name(), what)
+}
+
+// ListTopics lists topics with the bounds of their partitions.
+func (s *Service) ListTopics(ctx context.Context, req *pb.ListTopicsRequest) (*pb.ListTopicsResponse, error) {
+	topics, err := s.backend.Topics(ctx)
+	if err != nil {
+		return nil, fail(err)
+	}
+	out := &pb.ListTopicsResponse{}
+	for _, t := range topics {
+		if !strings.HasPrefix(t.Name, req.GetPrefix()) {
+			continue
+		}
+		msg, err := s.topic(ctx, t)
+		if err != nil {
+			return nil, fail(err)
+		}
+		out.Topics = append(out.Topics, msg)
+	}
+	return out, nil
+}
+
+func (s *Service) topic(ctx context.Context, t storage.Topic) (*pb.Topic, error) {
+	out := &pb.Topic{Topic: t.Name, Id: t.ID}
+	b, ok := storage.As[storage.Bounder](s.backend)
+	for _, name := range t.Partitions {
+		p := &pb.Partition{Partition: name}
+		if ok {
+			var err error
+			p.MinOffset, p.MaxOffset, err = b.Bounds(ctx, t.Name, name)
+			if err != nil && !errors.Is(err, storage.ErrUnknown) {
+				return nil, err
+			}
+		}
+		out.Partitions = append(out.Partitions, p)
+	}
+	return out, nil
+}
+
+// CreateTopic makes a topic.
+func (s *Service) CreateTopic(ctx context.Context, req *pb.CreateTopicRequest) (*pb.CreateTopicResponse, error) {
+	a, ok := storage.As[storage.TopicAdmin](s.backend)
+	if !ok {
+		return nil, s.lacks("creation of topics: create them at the broker")
+	}
+	if err := storage.CheckName("topic", req.GetTopic()); err != nil {
+		return nil, fail(err)
+	}
+	cfg := storage.TopicConfig{Partitions: int(req.GetPartitions())}
+	if r := req.GetRetention(); r != nil {
+		if cfg.Retention = r.AsDuration(); cfg.Retention <= 0 {
+			return nil, fail(fmt.Errorf("retention is %v, it must be above 0: %w", cfg.Retention, storage.ErrInvalid))
+		}
+	}
+	t, err := a.CreateTopic(ctx, req.GetTopic(), cfg)
+	if err != nil {
+		return nil, fail(err)
+	}
+	msg, err := s.topic(ctx, t)
+	if err != nil {
+		return nil, fail(err)
+	}
+	return &pb.CreateTopicResponse{Topic: msg}, nil
+}
+
+// DeleteTopic removes a topic and all that is known of its subscribers.
+func (s *Service) DeleteTopic(ctx context.Context, req *pb.DeleteTopicRequest) (*pb.DeleteTopicResponse, error) {
+	a, ok := storage.As[storage.TopicAdmin](s.backend)
+	if !ok {
+		return nil, s.lacks("deletion of topics: delete them at the broker")
+	}
+	if err := a.DeleteTopic(ctx, req.GetTopic()); err != nil {
+		return nil, fail(err)
+	}
+	s.d.LookSoon()
+	return &pb.DeleteTopicResponse{}, nil
+}
+
+// GetOffsets shows bounds, positions and lag.
+func (s *Service) GetOffsets(ctx context.Context, req *pb.GetOffsetsRequest) (*pb.GetOffsetsResponse, error) {
+	var want offsetstore.Subscriber
+	if req.GetSubscriber() != "" {
+		var err error
+		if want, err = offsetstore.ParseSubscriber(req.GetSubscriber()); err != nil {
+			return nil, fail(fmt.Errorf("%w: %w", err, storage.ErrInvalid))
+		}
+	}
+	out := &pb.GetOffsetsResponse{}
+	var failed error
+	err := s.store.Scan(req.GetTopic(), func(k offsetstore.Key, v offsetstore.Value) bool {
+		if want.Kind != 0 && k.Subscriber != want {
+			return true
+		}
+		var o *pb.PartitionOffsets
+		if o, failed = s.offsets(ctx, k, v); failed != nil {
+			return false
+		}
+		out.Offsets = append(out.Offsets, o)
+		return true
+	})
+	if err = cmp.Or(err, failed); err != nil {
+		return nil, fail(err)
+	}
+	slices.SortFunc(out.Offsets, func(a, b *pb.PartitionOffsets) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Subscriber, b.Subscriber), comparePartitions(a.Partition, b.Partition))
+	})
+	return out, nil
+}
+
+// comparePartitions orders names that are numbers by number.
+func comparePartitions(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+}
+
+func (s *Service) offsets(ctx context.Context, k offsetstore.Key, v offsetstore.Value) (*pb.PartitionOffsets, error) {
+	o := &pb.PartitionOffsets{
+		Topic: k.Topic, Subscriber: k.Subscriber.String(), Partition: k.Partition,
+		Position: v.Position, Epoch: v.Epoch,
+	}
+	for _, r := range v.Finished {
+		o.FinishedAhead += r.Len()
+	}
+	if b, ok := storage.As[storage.Bounder](s.backend); ok {
+		var err error
+		o.MinOffset, o.MaxOffset, err = b.Bounds(ctx, k.Topic, k.Partition)
+		if err != nil && !errors.Is(err, storage.ErrTopicNotFound) && !errors.Is(err, storage.ErrPartitionNotFound) && !errors.Is(err, storage.ErrUnknown) {
+			return nil, err
+		}
+		o.Lag = max(0, o.MaxOffset-o.Position)
+	}
+	live, ok, err := s.d.Live(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		o.InFlight, o.Waiting = int64(live.InFlight), int64(live.Waiting)
+		if !live.OldestSent.IsZero() {
+			o.OldestUnfinished = durationpb.New(time.Since(live.OldestSent))
+		}
+		if !live.LastAck.IsZero() {
+			o.LastAck = timestamppb.New(live.LastAck)
+		}
+	}
+	return o, nil
+}
+
+// ListSubscribers lists who has progress.
+func (s *Service) ListSubscribers(_ context.Context, req *pb.ListSubscribersRequest) (*pb.ListSubscribersResponse, error) {
+	list, err := s.d.Subscribers(req.GetTopic())
+	if err != nil {
+		return nil, fail(err)
+	}
+	out := &pb.ListSubscribersResponse{}
+	for _, i := range list {
+		m := &pb.Subscriber{
+			Topic: i.Topic, Subscriber: i.Subscriber.String(), Mode: pb.Mode(i.Settings.Mode),
+			Filter: i.Settings.Filter, Ordered: i.Settings.Ordered, Streams: int32(i.Streams),
+		}
+		if i.Absent != 0 {
+			m.AbsentSince = timestamppb.New(time.UnixMilli(i.Absent))
+		}
+		out.Subscribers = append(out.Subscribers, m)
+	}
+	return out, nil
+}
+
+// ListClients lists live streams.
+func (s *Service) ListClients(_ context.Context, req *pb.ListClientsRequest) (*pb.ListClientsResponse, error) {
+	out := &pb.ListClientsResponse{}
+	for _, c := range s.d.Clients() {
+		if req.GetClientId() != "" && c.Config.ClientID != req.GetClientId() {
+			continue
+		}
+		m := &pb.Client{
+			ClientId: c.Config.ClientID, Address: c.Config.Address, Since: timestamppb.New(c.Since), Labels: c.Config.Labels,
+			InFlight: int64(c.InFlight), InFlightBytes: c.InFlightBytes,
+		}
+		for _, sub := range c.Subscriptions {
+			m.Subscriptions = append(m.Subscriptions, &pb.Subscription{
+				Id: sub.ID, Topic: sub.Topic, Mode: pb.Mode(sub.Settings.Mode), Share: sub.Share,
+				Filter: sub.Settings.Filter, Ordered: sub.Settings.Ordered,
+			})
+		}
+		out.Clients = append(out.Clients, m)
+	}
+	return out, nil
+}

@@ -1,0 +1,117 @@
+package dispatch
+
+import (
+	"errors"
+	"math/bits"
+	"time"
+
+	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/server/delivery"
+)
+
+func onesCount(mask uint64) int { return bits.OnesCount64(mask) }
+
+// commitRetry is how long a part waits after a commit that failed.
+const commitRetry = 250 * time.Millisecond
+
+// commit submits what changed. One commit of a part is under way at a time, so
+// that all that comes meanwhile shares the next.
+func (l *loop) commit(p *part, now time.Time) {
+	if p.committing || !p.m.Dirty() || now.Before(p.retryAt) {
+		return
+	}
+	p.retryAt = time.Time{}
+	p.committing = true
+	v := p.m.Snapshot()
+	v.Log = p.log
+	v.Absent = p.absent(now)
+	p.inCommit = v
+	txn := &offsetstore.Txn{Puts: []offsetstore.Put{{Key: p.key, Value: v}}, Sets: p.letters}
+	p.lettersInCommit, p.letters = p.letters, nil
+	l.d.store.Submit(txn, func(err error) {
+		l.post(event{kind: evCommitted, p: p, err: err})
+	})
+}
+
+// absent is the value's Absent: since when no stream is attached.
+func (p *part) absent(now time.Time) int64 {
+	if len(p.atts) > 0 {
+		p.absentAt = 0
+	} else if p.absentAt == 0 {
+		p.absentAt = now.UnixMilli()
+	}
+	return p.absentAt
+}
+
+// committed ends a commit: the streams are told, durable or to be repeated.
+func (l *loop) committed(p *part, err error, now time.Time) {
+	p.committing = false
+	if err != nil {
+		p.letters = append(p.lettersInCommit, p.letters...)
+		l.commitFailed(p, err, now)
+	}
+	p.lettersInCommit = nil
+	acked := 0
+	for _, ans := range p.m.EndCommit(now, err == nil) {
+		acked += onesCount(ans.Mask)
+		l.tellAnswer(p, ans)
+	}
+	if err == nil {
+		l.d.Metrics.Acked.Add(int64(acked))
+		l.tellPosition(p)
+	}
+	l.touch(p)
+	l.enlist(p)
+}
+
+func (l *loop) commitFailed(p *part, err error, now time.Time) {
+	l.d.Metrics.CommitFailures.Add(1)
+	p.retryAt = now.Add(commitRetry)
+	if len(p.atts) == 0 {
+		p.lost = true // nobody to tell: it comes again
+	}
+	if !errors.Is(err, offsetstore.ErrReadOnly) {
+		l.d.warn("acks could not be stored", "topic", l.t.name, "partition", l.partition, "subscriber", p.key.Subscriber.String(), "error", err)
+	}
+}
+
+// tellAnswer tells a stream what became of its acks. The stream may have left
+// the part meanwhile; it is told all the same.
+func (l *loop) tellAnswer(p *part, ans delivery.Answer) {
+	a := p.attachmentByID(ans.Stream)
+	var s *Stream
+	if a != nil {
+		s = a.b.s
+	} else if s = l.d.streamByID(ans.Stream); s == nil {
+		return
+	}
+	switch {
+	case ans.Durable:
+		s.tell(StatusDurable, ans.First, ans.Mask, true)
+	case a != nil:
+		s.again(a.b, p, p.m.Epoch(), ans.First, ans.Mask)
+	default:
+		s.tell(StatusRetry, ans.First, ans.Mask, true)
+	}
+}
+
+// tellPosition passes the durable position on to the part's streams.
+func (l *loop) tellPosition(p *part) {
+	pos := durablePosition(p.key, p.inCommit)
+	if pos.equal(p.told) {
+		return
+	}
+	p.told = pos
+	for _, a := range p.atts {
+		a.b.s.notePosition(a, pos)
+	}
+}
+
+func (p *part) attachmentByID(id delivery.StreamID) *attachment {
+	for _, a := range p.atts {
+		if a.b.s.id == id {
+			return a
+		}
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ackmesh/ackmesh/frame"
+	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/server/delivery"
+	"github.com/ackmesh/ackmesh/storage"
+)
+
+// ledgerSpace holds an entry for each dead letter. The topic of dead letters
+// may repeat an id after a crash, the ledger never does.
+const ledgerSpace = "deadletters"
+
+// Letter is a dead letter as the ledger has it.
+type Letter struct {
+	ID         string `json:"id"`
+	Topic      string `json:"topic"`
+	Subscriber string `json:"subscriber"`
+	Partition  string `json:"partition"`
+	Offset     int64  `json:"offset"`
+	Epoch      uint64 `json:"epoch"`
+	Reason     string `json:"reason"`
+	Detail     string `json:"detail,omitempty"`
+	Attempts   int32  `json:"attempts"`
+	Time       int64  `json:"time"` // ms since 1970
+	// Where the letter is in the topic of dead letters.
+	LetterTopic     string `json:"letterTopic,omitempty"`
+	LetterPartition string `json:"letterPartition,omitempty"`
+	LetterOffset    int64  `json:"letterOffset,omitempty"`
+}
+
+// DeadLetterTopic is the name of a topic's dead letters. Of very long names it
+// keeps the beginning and a hash.
+func DeadLetterTopic(topic string) string {
+	if len(topic)+len(DeadLetterSuffix) <= storage.MaxNameLen {
+		return topic + DeadLetterSuffix
+	}
+	sum := sha256.Sum256([]byte(topic))
+	cut := storage.MaxNameLen - len(DeadLetterSuffix) - 17
+	for !utf8.RuneStart(topic[cut]) {
+		cut--
+	}
+	return topic[:cut] + "~" + hex.EncodeToString(sum[:8]) + DeadLetterSuffix
+}
+
+// letterID is the hash of what makes a dead letter one.
+func letterID(key offsetstore.Key, off int64, epoch uint64) string {
+	h := sha256.New()
+	for _, s := range []string{key.Topic, key.Subscriber.String(), key.Partition} {
+		_ = binary.Write(h, binary.BigEndian, uint32(len(s))) // a hash takes everything
+		h.Write([]byte(s))
+	}
+	_ = binary.Write(h, binary.BigEndian, off)
+	_ = binary.Write(h, binary.BigEndian, epoch)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// bury writes the dead letters that the machine yields, each by a job of its
+// own, and finishes them once they are durable.
+func (l *loop) bury(p *part, now time.Time) {
+	if l.d.blocked() {
+		return
+	}
+	for _, dead := range p.m.Dead() {
+		let := Letter{
+			ID: letterID(p.key, dead.Offset, p.m.Epoch()), Topic: p.key.Topic, Subscriber: p.key.Subscriber.String(),
+			Partition: p.key.Partition, Offset: dead.Offset, Epoch: p.m.Epoch(),
+			Reason: dead.Reason, Detail: dead.Detail, Attempts: dead.Attempts, Time: now.UnixMilli(),
+		}
+		l.d.readers.do(func(ctx context.Context) {
+			err := l.d.writeLetter(ctx, &let)
+			l.post(event{kind: evCall, call: func() { l.buried(p, dead, let, err) }})
+		})
+	}
+}
+
+// buried finishes a dead letter that is durable, or has it tried again.
+func (l *loop) buried(p *part, dead delivery.Dead, let Letter, err error) {
+	if l.parts[p.key.Subscriber] != p || p.m.Epoch() != let.Epoch {
+		return
+	}
+	if err != nil {
+		l.d.Metrics.DeadFailures.Add(1)
+		l.d.warn("dead letter could not be written, trying again", "topic", let.Topic, "partition", let.Partition, "offset", let.Offset, "subscriber", let.Subscriber, "error", err)
+		retry := time.Now().Add(time.Second)
+		l.undead = append(l.undead, undead{p, dead.Offset, retry})
+		l.note(retry)
+		return
+	}
+	l.d.Metrics.DeadLettered.Add(1)
+	raw, err := json.Marshal(let)
+	if err != nil {
+		l.d.warn("dead letter has no ledger entry", "id", let.ID, "error", err)
+	} else {
+		p.letters = append(p.letters, offsetstore.Record{Space: ledgerSpace, Key: ledgerKey(let.Topic, let.ID), Value: raw})
+	}
+	p.m.Finish(dead.Offset)
+	l.touch(p)
+	l.enlist(p)
+}
+
+// undead is a dead letter to be tried again.
+type undead struct {
+	p   *part
+	off int64
+	at  time.Time
+}
+
+// revive gives dead letters that could not be written back to their machines.
+func (l *loop) revive(now time.Time) {
+	kept := l.undead[:0]
+	for _, u := range l.undead {
+		switch {
+		case l.parts[u.p.key.Subscriber] != u.p:
+		case now.Before(u.at):
+			kept = append(kept, u)
+			l.note(u.at)
+		default:
+			u.p.m.Undead(u.off)
+			l.touch(u.p)
+		}
+	}
+	l.undead = kept
+}
+
+func ledgerKey(topic, id string) string { return fmt.Sprintf("%d:%s%s", len(topic), topic, id) }
+
+// writeLetter notes the intent, then publishes the letter.
+func (d *Dispatcher) writeLetter(ctx context.Context, let *Letter) error {
+	if strings.HasSuffix(let.Topic, DeadLetterSuffix) {
+		return nil // dead letters have no dead letters: it stays where it is
+	}
+	rec, err := d.readOne(ctx, let.Topic, let.Partition, let.Offset)
+	if err != nil {
+		return err
+	}
+	if rec == nil {
+		let.Detail = strings.TrimSpace(let.Detail + " (the log holds the record no more)")
+		return nil
+	}
+	stored, err := stampLetter(rec, let)
+	if err != nil {
+		return err
+	}
+	let.LetterTopic = DeadLetterTopic(let.Topic)
+	if _, err := d.backend.EnsureTopic(ctx, let.LetterTopic); err != nil {
+		return err
+	}
+	res, err := storage.AppendWait(ctx, d.backend, let.LetterTopic, []storage.Event{{Frame: stored, DedupKey: "emdlqid:" + let.ID}})
+	if err != nil {
+		return err
+	}
+	let.LetterPartition, let.LetterOffset = res[0].Partition, res[0].Offset
+	return res[0].Err
+}
+
+// readOne reads the record at an offset; nil: there is none.
+func (d *Dispatcher) readOne(ctx context.Context, topic, partition string, off int64) (*storage.Record, error) {
+	var b storage.Batch
+	err := d.backend.Poll(ctx, storage.PollRequest{Topic: topic, Partition: partition, Start: off, MaxRecords: 1}, &b)
+	var rng *storage.RangeError
+	switch {
+	case errors.As(err, &rng):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case len(b.Records) == 0 || b.Records[0].Offset != off:
+		return nil, nil
+	}
+	return &b.Records[0], nil
+}
+
+// stampLetter adds what a dead letter tells of itself.
+func stampLetter(rec *storage.Record, let *Letter) ([]byte, error) {
+	f, err := frame.Decode(rec.Frame)
+	if err != nil {
+		return nil, err
+	}
+	for i := len(f.Attributes) - 1; i >= 0; i-- {
+		if frame.Reserved(f.Attributes[i].Name) {
+			f.Delete(f.Attributes[i].Name)
+		}
+	}
+	reason := let.Reason
+	if let.Detail != "" {
+		reason += ": " + let.Detail
+	}
+	f.Set(frame.AttrDLQID, let.ID)
+	f.Set(frame.AttrDLQReason, clip(reason, 1024))
+	f.Set(frame.AttrDLQTopic, let.Topic)
+	f.Set(frame.AttrDLQPartition, let.Partition)
+	f.Set(frame.AttrDLQOffset, strconv.FormatInt(let.Offset, 10))
+	f.Set(frame.AttrDLQSubscriber, let.Subscriber)
+	f.Set(frame.AttrDLQAttempts, strconv.Itoa(int(let.Attempts)))
+	out, err := frame.Append(nil, &f)
+	if err != nil { // no room for our attributes: those of the event give way
+		f.Attributes = f.Attributes[max(0, len(f.Attributes)-frame.MaxAttributes):]
+		out, err = frame.Append(nil, &f)
+	}
+	return out, err
+}
+
+// clip shortens s to at most n bytes of whole characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}

@@ -1,0 +1,203 @@
+// Package dispatch is the I/O around the delivery machine: a loop for each
+// partition that reads the log and owns the machines of all its subscribers,
+// and a writer for each stream. Nothing here blocks another partition, another
+// stream or the reading of acks.
+//
+// Locks: Dispatcher.mu, Stream.mu, idSource.mu and loop.mu are taken in this
+// order or alone, and none is held over a call that blocks.
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/server/delivery"
+	"github.com/ackmesh/ackmesh/storage"
+)
+
+// Config of a Dispatcher. Zero values mean the default.
+type Config struct {
+	// InstanceID and InstanceURL are told in Opened.
+	InstanceID, InstanceURL string
+	// Delivery bounds retries; Ordered is each subscriber's own.
+	Delivery delivery.Settings
+	// WindowBytes bounds the records of one partition held in memory for its
+	// subscribers. Default 4 MiB.
+	WindowBytes int
+	// Readers is how many reads behind the window go on at once. Default 8.
+	Readers int
+	// Refresh is how often topics are looked at for new partitions. Default 5 s.
+	Refresh time.Duration
+	// CorrectionWait is how long a position above the log's maximum is left
+	// alone. Default 30 s.
+	CorrectionWait time.Duration
+	// Writable tells whether the disk takes writes; nil: always.
+	Writable func() error
+	// EncodeNotice writes a whole SubscribeResponse with a Notice.
+	EncodeNotice func(Notice) []byte
+	// Logger: nil discards.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.WindowBytes == 0 {
+		c.WindowBytes = 4 << 20
+	}
+	if c.Readers == 0 {
+		c.Readers = 8
+	}
+	if c.Refresh == 0 {
+		c.Refresh = 5 * time.Second
+	}
+	if c.CorrectionWait == 0 {
+		c.CorrectionWait = 30 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Dispatcher delivers the records of a log to streams. Its methods may be
+// called concurrently.
+type Dispatcher struct {
+	cfg     Config
+	backend storage.Backend
+	store   offsetstore.Store
+	ids     *idSource
+	Metrics *Metrics
+
+	nextStream atomic.Uint64
+	batches    sync.Pool
+	readers    readerPool
+	look       chan struct{}
+	stopCtx    context.Context
+	stopFn     context.CancelFunc
+	wg         sync.WaitGroup
+
+	mu       sync.Mutex
+	topics   map[string]*topic
+	streams  map[delivery.StreamID]*Stream
+	owners   map[ownerKey]*binding
+	draining bool
+	rnd      *rand.Rand
+}
+
+// ownerKey names a client's place in a subscriber: one stream of the client at
+// a time has it.
+type ownerKey struct {
+	topic  string
+	sub    offsetstore.Subscriber
+	client string
+}
+
+// New makes a Dispatcher over an open log and an open store, which stay the
+// caller's. It reserves delivery ids on disk.
+func New(ctx context.Context, cfg Config, backend storage.Backend, store offsetstore.Store) (*Dispatcher, error) {
+	d := &Dispatcher{
+		cfg: cfg.withDefaults(), backend: backend, store: store, Metrics: &Metrics{},
+		topics: map[string]*topic{}, streams: map[delivery.StreamID]*Stream{}, owners: map[ownerKey]*binding{},
+		look: make(chan struct{}, 1),
+		rnd:  rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+	}
+	var err error
+	if d.ids, err = openIDs(ctx, store, d.rnd, d.idsReserved); err != nil {
+		return nil, err
+	}
+	d.stopCtx, d.stopFn = context.WithCancel(context.Background())
+	d.readers.start(d.cfg.Readers)
+	d.wg.Add(1)
+	go d.refresh()
+	return d, nil
+}
+
+func (d *Dispatcher) warn(msg string, args ...any) { d.cfg.Logger.Warn(msg, args...) }
+
+// idsReserved wakes who waits for delivery ids.
+func (d *Dispatcher) idsReserved(err error) {
+	if err != nil {
+		d.warn("delivery ids could not be reserved", "error", err)
+		return
+	}
+	for _, s := range d.allStreams() {
+		s.mu.Lock()
+		starved := s.takeStarved(nil)
+		s.mu.Unlock()
+		wakeAll(starved, nil)
+	}
+}
+
+// blocked tells whether deliveries pause because acks could not be stored.
+func (d *Dispatcher) blocked() bool { return d.store.Healthy() != nil }
+
+// Unblocked wakes all deliveries after the store or the disk has healed.
+func (d *Dispatcher) Unblocked() {
+	d.mu.Lock()
+	topics := make([]*topic, 0, len(d.topics))
+	for _, t := range d.topics {
+		topics = append(topics, t)
+	}
+	d.mu.Unlock()
+	for _, t := range topics {
+		for _, l := range t.allLoops() {
+			l.post(event{kind: evCall, call: func() {
+				for _, p := range l.parts {
+					l.enlist(p)
+					l.touch(p)
+				}
+			}})
+		}
+	}
+}
+
+func (d *Dispatcher) streamByID(id delivery.StreamID) *Stream {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.streams[id]
+}
+
+func (d *Dispatcher) allStreams() []*Stream {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make([]*Stream, 0, len(d.streams))
+	for _, s := range d.streams {
+		list = append(list, s)
+	}
+	return list
+}
+
+func (d *Dispatcher) newBatch() *storage.Batch {
+	if b, ok := d.batches.Get().(*storage.Batch); ok {
+		return b
+	}
+	return &storage.Batch{}
+}
+
+func (d *Dispatcher) freeBatch(b *storage.Batch) {
+	if cap(b.Buf) > 4*pollBytes {
+		return
+	}
+	b.Reset()
+	d.batches.Put(b)
+}
+
+func (d *Dispatcher) freeChunk(c *chunk) { d.freeBatch(c.batch) }
+
+func (d *Dispatcher) newRand() *rand.Rand {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return rand.New(rand.NewPCG(d.rnd.Uint64(), d.rnd.Uint64()))
+}
+
+// Close ends everything that Drain has left, and waits for all goroutines. The
+// streams' connections must be closed before.
+func (d *Dispatcher) Close() {
+	d.stopFn()
+	d.readers.stop()
+	d.wg.Wait()
+}

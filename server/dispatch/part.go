@@ -1,0 +1,97 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/server/delivery"
+)
+
+// part is one subscriber in one partition. It is owned by the partition's loop;
+// only its identity (l, sub, key) may be read elsewhere.
+type part struct {
+	l      *loop
+	sub    *subscriber
+	key    offsetstore.Key
+	m      *delivery.Machine
+	marker offsetstore.Marker
+	marked int64 // high mark noted last
+	log    offsetstore.LogID
+	atts   []*attachment
+	cursor int // where the search for a free stream begins
+
+	queued     bool // in loop.ready
+	waiting    bool // in loop.hungry: wants records that are not in the window
+	committing bool
+	touched    bool // in loop.touched: look at its commits and deadline
+	deadline   time.Time
+	inCommit   offsetstore.Value // of the last Snapshot
+	// letters are ledger entries to be written with the next commit.
+	letters, lettersInCommit []offsetstore.Record
+	told                     position // what streams were told of last
+	lastAck                  time.Time
+	absentAt                 int64 // ms; the value's Absent
+	retryAt                  time.Time
+	aboveSince               time.Time // the position is above the log's maximum since then
+	lost                     bool      // what is not committed may be dropped: a commit failed and nobody is here
+}
+
+// attachment ties a part to one stream's subscription.
+type attachment struct {
+	b *binding
+	p *part
+
+	// Guarded by the stream's mutex.
+	pos       position
+	posQueued bool
+	posTold   time.Time
+}
+
+// attachmentOf returns the part's attachment on a stream, nil if there is none.
+func (p *part) attachmentOf(s *Stream) *attachment {
+	for _, a := range p.atts {
+		if a.b.s == s {
+			return a
+		}
+	}
+	return nil
+}
+
+// durablePosition is what a client is told of a committed value.
+func durablePosition(key offsetstore.Key, v offsetstore.Value) position {
+	return position{
+		topic: key.Topic, subscriber: key.Subscriber.String(), partition: key.Partition,
+		next: v.Position, epoch: v.Epoch, ahead: v.Finished[:min(len(v.Finished), maxAheadRanges)],
+	}
+}
+
+// equal tells whether a client that knows q learns nothing from p.
+func (p position) equal(q position) bool {
+	n := len(p.ahead)
+	return p.next == q.next && p.epoch == q.epoch && n == len(q.ahead) && (n == 0 || p.ahead[n-1] == q.ahead[n-1])
+}
+
+// pick chooses the stream to serve next: of those with room the one with the
+// most, starting behind the one served last. It returns nil when none has room.
+func (p *part) pick() *attachment {
+	if len(p.atts) == 1 {
+		return p.atts[0]
+	}
+	var best *attachment
+	most := 0
+	n := min(len(p.atts), pickProbes)
+	for i := range n {
+		a := p.atts[(p.cursor+i)%len(p.atts)]
+		if free := a.b.s.free(a.b); free > most {
+			best, most = a, free
+		}
+	}
+	p.cursor = (p.cursor + 1) % len(p.atts)
+	if best == nil {
+		best = p.atts[p.cursor] // reserve fails and registers the part
+	}
+	return best
+}
+
+// pickProbes bounds how many streams of a share are asked for their window.
+const pickProbes = 16

@@ -1,0 +1,258 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ackmesh/ackmesh/frame"
+	"github.com/ackmesh/ackmesh/storage"
+)
+
+const (
+	// pollBytes is how much one read of the log returns at most.
+	pollBytes = 256 << 10
+	// pollWait is how long a read waits for a record at the end of the log.
+	pollWait = 30 * time.Second
+	// aheadChunks is how many chunks are read ahead of the subscribers.
+	aheadChunks = 3
+	// catchUps bounds the reads behind the window that one partition has
+	// under way.
+	catchUps = 2
+	// readRetry is how long a partition waits after a read that failed.
+	readRetry = 200 * time.Millisecond
+)
+
+// fetched is the outcome of one read.
+type fetched struct {
+	req     storage.PollRequest
+	batch   *storage.Batch
+	expires []int64 // of each record, ms since 1970; nil: none expires
+	err     error
+}
+
+// tailer reads at the backend's own cursor, one read at a time, on demand.
+type tailer struct {
+	l    *loop
+	req  chan storage.PollRequest
+	done chan struct{}
+
+	// Owned by the loop.
+	busy    bool
+	started bool
+	next    int64     // the cursor as the loop knows it
+	notTill time.Time // no read before, after an error
+}
+
+// run is the tailer's goroutine.
+func (t *tailer) run(ctx context.Context) {
+	defer close(t.done)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case req := <-t.req:
+			t.l.d.read(ctx, t.l, req)
+		}
+	}
+}
+
+// read polls into a chunk and posts it.
+func (d *Dispatcher) read(ctx context.Context, l *loop, req storage.PollRequest) {
+	b := d.newBatch()
+	err := d.backend.Poll(ctx, req, b)
+	d.Metrics.Reads.Add(1)
+	l.post(event{kind: evChunk, chunk: &fetched{req: req, batch: b, expires: expiries(b), err: err}})
+}
+
+// expiries lists when records expire; nil when none does.
+func expiries(b *storage.Batch) []int64 {
+	var list []int64
+	for i := range b.Records {
+		rec := &b.Records[i]
+		ttl, ok := frame.View(rec.Frame).Attr(frame.AttrTTL)
+		if !ok {
+			continue
+		}
+		ms, ok := frame.ParseTTL(ttl)
+		if !ok {
+			continue
+		}
+		if list == nil {
+			list = make([]int64, len(b.Records))
+		}
+		list[i] = max(rec.Time+ms, 1)
+	}
+	return list
+}
+
+// hunger puts a part among those to be served when records arrive.
+func (l *loop) hunger(p *part) {
+	if !p.waiting {
+		p.waiting = true
+		l.hungry = append(l.hungry, p)
+	}
+}
+
+// wantRecords sees to it that the records from off on are read.
+func (l *loop) wantRecords(p *part, off int64) {
+	l.hunger(p)
+	switch {
+	case !l.tail.started || off > l.tail.next:
+		l.seek(off)
+	case off < l.tail.next:
+		l.fetch(off)
+	}
+}
+
+// seek moves the tail: someone is further than anyone has read.
+func (l *loop) seek(off int64) {
+	if l.tail.busy {
+		return // it returns within pollWait or with a record, then we are asked again
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := l.d.backend.Seek(ctx, l.t.name, l.partition, off); err != nil {
+		l.readFailed("seek", err)
+		return
+	}
+	l.tail.next, l.tail.started = off, true
+}
+
+// readAhead keeps the tail read while subscribers are near it.
+func (l *loop) readAhead() {
+	if l.tail.busy || !l.tail.started || len(l.parts) == 0 {
+		return
+	}
+	if l.cache.ahead(l.foremost()) >= aheadChunks {
+		return
+	}
+	if wait := time.Until(l.tail.notTill); wait > 0 {
+		l.note(l.tail.notTill)
+		return
+	}
+	l.tail.busy = true
+	l.tail.req <- storage.PollRequest{
+		Topic: l.t.name, Partition: l.partition, TopicID: l.topicID, Start: storage.Cursor,
+		MaxBytes: pollBytes, Wait: pollWait,
+	}
+}
+
+// foremost is the highest offset that any part has come to.
+func (l *loop) foremost() int64 {
+	high := int64(0)
+	for _, p := range l.parts {
+		high = max(high, p.m.NextNew())
+	}
+	return high
+}
+
+// rearmost is the lowest.
+func (l *loop) rearmost() int64 {
+	low := int64(-1)
+	for _, p := range l.parts {
+		if n := p.m.NextNew(); low < 0 || n < low {
+			low = n
+		}
+	}
+	return low
+}
+
+// fetch reads behind the tail for those who are there.
+func (l *loop) fetch(off int64) {
+	if l.fetches[off] || len(l.fetches) >= catchUps {
+		return
+	}
+	if time.Until(l.fetchAt) > 0 {
+		l.note(l.fetchAt)
+		return
+	}
+	l.fetches[off] = true
+	l.d.catchUp(l, storage.PollRequest{
+		Topic: l.t.name, Partition: l.partition, TopicID: l.topicID, Start: off, MaxBytes: pollBytes,
+	})
+}
+
+// arrived takes in what was read.
+func (l *loop) arrived(f *fetched, now time.Time) {
+	tail := f.req.Start == storage.Cursor
+	if tail {
+		l.tail.busy = false
+	} else {
+		delete(l.fetches, f.req.Start)
+	}
+	if f.err != nil {
+		l.d.freeBatch(f.batch)
+		l.readError(f, tail, now)
+		l.feed()
+		return
+	}
+	l.takeChunk(f, tail)
+	l.feed()
+}
+
+func (l *loop) takeChunk(f *fetched, tail bool) {
+	b := f.batch
+	start := f.req.Start
+	if tail {
+		start = b.Start
+		l.tail.next = b.Next
+	}
+	if b.Next <= start {
+		l.d.freeBatch(b)
+		if !tail { // nothing there yet: the tail is where it goes on
+			l.fetchAt = time.Now().Add(readRetry)
+			l.note(l.fetchAt)
+		}
+		return
+	}
+	c := &chunk{start: start, next: b.Next, batch: b, expires: f.expires}
+	if !l.cache.insert(c) {
+		l.d.freeBatch(b)
+		return
+	}
+	l.cache.evict(l.rearmost(), l.d.cfg.WindowBytes, l.d.freeChunk)
+}
+
+// feed gives everyone who waits for records another look.
+func (l *loop) feed() {
+	for i, p := range l.hungry {
+		p.waiting = false
+		l.hungry[i] = nil
+		if l.parts[p.key.Subscriber] == p {
+			l.enlist(p)
+		}
+	}
+	l.hungry = l.hungry[:0]
+}
+
+// readError sees what a failed read means.
+func (l *loop) readError(f *fetched, tail bool, now time.Time) {
+	var rng *storage.RangeError
+	switch {
+	case errors.Is(f.err, storage.ErrClosed), errors.Is(f.err, context.Canceled):
+		l.holdReads(tail, now.Add(readRetry))
+	case errors.As(f.err, &rng):
+		l.outOfRange(rng, tail, now)
+	case errors.Is(f.err, storage.ErrTopicChanged):
+		l.t.changed()
+		l.holdReads(tail, now.Add(readRetry))
+	default:
+		l.readFailed("read", f.err)
+		l.holdReads(tail, now.Add(readRetry))
+	}
+}
+
+func (l *loop) holdReads(tail bool, until time.Time) {
+	if tail {
+		l.tail.notTill = until
+	} else {
+		l.fetchAt = until
+	}
+	l.note(until)
+}
+
+func (l *loop) readFailed(what string, err error) {
+	l.d.Metrics.ReadFailures.Add(1)
+	l.d.warn("log could not be read", "op", what, "topic", l.t.name, "partition", l.partition, "error", err)
+}

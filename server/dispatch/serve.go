@@ -1,0 +1,258 @@
+package dispatch
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/ackmesh/ackmesh/frame"
+	"github.com/ackmesh/ackmesh/server/delivery"
+	"github.com/ackmesh/ackmesh/storage"
+)
+
+// batchBytes is where a batch ends: small enough that a message of it stays
+// within the transport's 32 KiB buffers.
+const batchBytes = 24 << 10
+
+// batchBuffer is the buffer a batch is encoded into.
+const batchBuffer = 32 << 10
+
+// progress says why a batch was not sent.
+type progress uint8
+
+const (
+	sentBatch progress = iota
+	noWindow           // no stream has room: woken by evCredit
+	noRecords          // what comes next is not in the window: woken by evChunk
+	nothing            // nothing may be sent now: woken by what changes the machine
+)
+
+// serve sends up to turnBatches batches of a part and tells whether it wants
+// another turn at once.
+func (l *loop) serve(p *part, now time.Time) bool {
+	for range turnBatches {
+		if len(p.atts) == 0 || l.d.blocked() {
+			return false
+		}
+		if l.sendBatch(p, p.pick(), now) != sentBatch {
+			return false
+		}
+	}
+	return true
+}
+
+// sendBatch sends one batch: retries if there are any, else what is new.
+func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
+	s := a.b.s
+	slots, room := s.reserve(a.b, p, delivery.MaxBatch, batchBytes)
+	if slots == 0 {
+		return noWindow
+	}
+	e := &l.enc
+	e.begin(p, a, slots, room, now)
+	defer e.end()
+	why := nothing
+	if items := p.m.Next(slots); len(items) > 0 {
+		why = l.fillRetries(p, items)
+	}
+	if len(e.offs) == 0 && !e.refused {
+		if r := l.fillNew(p); why == nothing {
+			why = r
+		}
+	}
+	first, ok := s.issue(a.b, p, slots, e.room, len(e.offs), int64(e.bodyLen()), p.m.Epoch())
+	if len(e.offs) == 0 {
+		if e.finished > 0 && why == nothing {
+			return sentBatch // filtered or expired: go on
+		}
+		return why
+	}
+	if !ok || !l.mark(p) {
+		l.takeBack(p, now)
+		return nothing
+	}
+	p.m.Sent(s.id, first, e.offs)
+	l.count(e)
+	s.enqueue(e.take(first), p, first)
+	return sentBatch
+}
+
+// mark notes the high mark before frames above the old one are written.
+func (l *loop) mark(p *part) bool {
+	high := max(p.marked, l.enc.offs[len(l.enc.offs)-1]+1)
+	if high == p.marked {
+		return true
+	}
+	if err := p.marker.Mark(p.m.Epoch(), high); err != nil {
+		l.d.Metrics.MarkFailures.Add(1)
+		l.d.warn("high mark not noted, nothing is delivered until it can be", "topic", l.t.name, "partition", l.partition, "subscriber", p.key.Subscriber.String(), "error", err)
+		return false
+	}
+	p.marked = high
+	return true
+}
+
+// takeBack returns what was offered and can not be sent: it comes again.
+func (l *loop) takeBack(p *part, now time.Time) {
+	const nobody delivery.StreamID = 0
+	p.m.Attach(nobody, time.Hour)
+	p.m.Sent(nobody, 1, l.enc.offs)
+	p.m.Detach(now, nobody, false)
+	l.touch(p)
+}
+
+func (l *loop) count(e *encoder) {
+	m := l.d.Metrics
+	m.Delivered.Add(int64(len(e.offs)))
+	m.DeliveredBytes.Add(int64(e.bodyLen()))
+	if e.again > 0 {
+		m.Redelivered.Add(int64(e.again))
+	}
+}
+
+// fillRetries encodes offsets below NextNew whose turn it is.
+func (l *loop) fillRetries(p *part, items []delivery.Item) progress {
+	e := &l.enc
+	for i := range items {
+		it := items[i]
+		if it.Alone && len(e.offs) > 0 {
+			break
+		}
+		c := l.cache.find(it.Offset)
+		if c == nil {
+			l.fetch(it.Offset)
+			l.hunger(p)
+			if len(e.offs) > 0 {
+				break
+			}
+			return noRecords
+		}
+		at := c.index(it.Offset)
+		if at == len(c.batch.Records) || c.batch.Records[at].Offset != it.Offset {
+			l.finishLost(p, it.Offset)
+			continue
+		}
+		rec := &c.batch.Records[at]
+		if c.expired(at, e.now) {
+			l.finishExpired(p, it.Offset)
+			continue
+		}
+		if v := p.m.Confirm(it.Offset, p.keyOf(rec)); v != delivery.Send {
+			continue
+		}
+		if !l.encode(p, rec, it.Attempt) {
+			break
+		}
+		if it.Attempt > 1 {
+			e.again++
+		}
+		if it.Alone || e.full() {
+			break
+		}
+	}
+	return nothing
+}
+
+// fillNew encodes records that are read for the first time.
+func (l *loop) fillNew(p *part) progress {
+	e := &l.enc
+	for {
+		next := p.m.NextNew()
+		c := l.cache.find(next)
+		if c == nil {
+			l.wantRecords(p, next)
+			return noRecords
+		}
+		recs := c.batch.Records
+		for i := c.index(next); i < len(recs); i++ {
+			if stop := l.offer(p, &recs[i], c.expired(i, e.now)); stop {
+				return nothing
+			}
+		}
+		p.m.Pass(c.next)
+		if len(e.offs) > 0 {
+			return nothing
+		}
+	}
+}
+
+// offer offers one record and encodes it if it may go; stop ends the batch.
+func (l *loop) offer(p *part, rec *storage.Record, expired bool) (stop bool) {
+	e := &l.enc
+	if e.full() {
+		return true
+	}
+	skip := expired || !p.sub.matches(rec)
+	if !skip && !e.fits(rec) {
+		if len(e.offs) > 0 {
+			return true
+		}
+		if !e.widen(rec) {
+			e.refused = true
+			return true
+		}
+	}
+	switch p.m.Offer(rec.Offset, p.keyOf(rec)) {
+	case delivery.Full:
+		return true
+	case delivery.Skip, delivery.Hold:
+		return false
+	}
+	if skip {
+		p.m.Finish(rec.Offset)
+		e.finished++
+		l.d.Metrics.countSkipped(expired)
+		return false
+	}
+	return !l.encode(p, rec, 1)
+}
+
+// encode puts one record into the batch. A frame too large for the client, or
+// damaged, becomes a dead letter instead.
+func (l *loop) encode(p *part, rec *storage.Record, attempt int32) bool {
+	e := &l.enc
+	if !e.fits(rec) && (len(e.offs) > 0 || !e.widen(rec)) {
+		e.refused = len(e.offs) == 0
+		return false
+	}
+	before := e.bodyLen()
+	if err := e.append(rec, attempt, l.t.protoOptions); err != nil {
+		p.m.Kill(rec.Offset, "DAMAGED", err.Error())
+		l.touch(p)
+		return true
+	}
+	limit := e.a.b.s.cfg.MaxMessage
+	if size := e.messageLen(before); size > limit {
+		e.undo(before)
+		p.m.Kill(rec.Offset, "TOO_LARGE", "the message has "+strconv.Itoa(size)+" bytes, the client takes "+strconv.Itoa(limit))
+		l.touch(p)
+	}
+	return true
+}
+
+func (l *loop) finishLost(p *part, off int64) {
+	p.m.Finish(off)
+	l.enc.finished++
+	l.d.Metrics.Lost.Add(1)
+	l.touch(p)
+}
+
+func (l *loop) finishExpired(p *part, off int64) {
+	p.m.Finish(off)
+	l.enc.finished++
+	l.d.Metrics.Expired.Add(1)
+	l.touch(p)
+}
+
+// keyOf is the hash of a record's partition key, for ordered subscribers.
+func (p *part) keyOf(rec *storage.Record) uint64 {
+	if !p.sub.settings.Ordered {
+		return 0
+	}
+	key, ok := frame.View(rec.Frame).Attr(frame.AttrPartitionKey)
+	if !ok || len(key) == 0 {
+		return 0
+	}
+	return max(xxhash.Sum64(key), 1)
+}

@@ -1,0 +1,339 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/server/delivery"
+)
+
+// NoticeKind says what a stream is told, with the numbers of the wire.
+type NoticeKind uint8
+
+// The kinds of Notice.
+const (
+	NoticeDraining NoticeKind = 1 + iota
+	NoticeSuperseded
+	NoticeEvicted
+	NoticePositionCorrected
+	NoticeReset
+	NoticeReassigned
+	NoticeShareDefault
+)
+
+// Notice is something that a client should know.
+type Notice struct {
+	Kind         NoticeKind
+	Detail       string
+	Subscription uint32
+	Positions    []Position
+}
+
+// Position says how far a subscriber is in a partition, durably.
+type Position struct {
+	Topic, Subscriber, Partition string
+	Next                         int64
+	Ahead                        []OffsetRange
+	Epoch                        uint64
+}
+
+// OffsetRange is a range of offsets, both ends included.
+type OffsetRange struct{ First, Last int64 }
+
+func (p position) export() Position {
+	out := Position{Topic: p.topic, Subscriber: p.subscriber, Partition: p.partition, Next: p.next, Epoch: p.epoch}
+	for _, r := range p.ahead {
+		out.Ahead = append(out.Ahead, OffsetRange(r))
+	}
+	return out
+}
+
+// Errors of streams and subscriptions.
+var (
+	// ErrDraining: the instance takes no new streams.
+	ErrDraining = errors.New("instance is shutting down: connect to another one or later")
+	// ErrSubscriptionExists: the stream has a subscription of that id.
+	ErrSubscriptionExists = errors.New("subscription id is in use on this stream")
+	// ErrNoSubscription: the stream has no subscription of that id.
+	ErrNoSubscription = errors.New("no such subscription on this stream")
+	// ErrSuperseded ends a stream none of whose subscriptions is left.
+	ErrSuperseded = errors.New("superseded by a newer stream of the same client")
+	// ErrStopping ends the streams of an instance that shuts down.
+	ErrStopping = errors.New("instance is shutting down: reconnect")
+)
+
+// Subscription is what a client asks for, checked.
+type Subscription struct {
+	ID          uint32
+	Topic       string
+	Subscriber  offsetstore.Subscriber
+	Settings    Settings
+	Filter      Filter // of Settings.Filter; nil: all
+	Start       Place
+	MaxInFlight int // -1: the stream's
+	Resume      []Resume
+}
+
+// Subscribed is a subscription that stands: its positions are durable. Nothing
+// is delivered before Activate.
+type Subscribed struct {
+	Positions []Position
+	b         *binding
+	loops     []*loop
+}
+
+// NewStream begins a stream. Write must be called for it, and End at last.
+func (d *Dispatcher) NewStream(cfg StreamConfig) (*Stream, error) {
+	s := &Stream{
+		id: delivery.StreamID(d.nextStream.Add(1)), d: d, Since: time.Now(), cfg: cfg,
+		wake: make(chan struct{}, 1), done: make(chan struct{}), answered: make(chan struct{}, 1),
+		evicted:  make(chan struct{}),
+		bindings: map[uint32]*binding{}, ids: idBlock{source: d.ids}, lateCheck: maxLate,
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.draining {
+		return nil, ErrDraining
+	}
+	d.streams[s.id] = s
+	d.Metrics.StreamsOpened.Add(1)
+	d.Metrics.StreamsLive.Add(1)
+	return s, nil
+}
+
+// Subscribe adds a subscription to a stream. It returns once its positions are
+// durable in every partition. Calls for one stream must not be concurrent.
+func (d *Dispatcher) Subscribe(ctx context.Context, s *Stream, spec Subscription) (*Subscribed, error) {
+	if s.binding(spec.ID) != nil {
+		return nil, ErrSubscriptionExists
+	}
+	t, err := d.acquire(ctx, spec.Topic)
+	if err != nil {
+		return nil, err
+	}
+	b := &binding{s: s, id: spec.ID, limit: spec.MaxInFlight}
+	if err := t.join(ctx, b, spec.Subscriber, spec.Settings, spec.Filter); err != nil {
+		t.release()
+		return nil, err
+	}
+	loops := t.allLoops()
+	if err := d.position(ctx, t, b.sub, loops, &spec.Start, spec.Resume); err != nil {
+		t.leave(b)
+		t.release()
+		return nil, err
+	}
+	out := &Subscribed{b: b, loops: loops}
+	for _, l := range loops {
+		key := offsetstore.Key{Topic: t.name, Subscriber: b.sub.key, Partition: l.partition}
+		if v, ok, err := d.store.Get(key); err == nil && ok {
+			out.Positions = append(out.Positions, durablePosition(key, v).export())
+		}
+	}
+	s.mu.Lock()
+	s.bindings[b.id] = b
+	s.mu.Unlock()
+	return out, nil
+}
+
+// Activate begins delivery, after Opened or Changed was queued. Another stream
+// of the client on the same subscription loses it.
+func (d *Dispatcher) Activate(sub *Subscribed) {
+	b := sub.b
+	key := ownerKey{b.topic.name, b.sub.key, b.s.cfg.ClientID}
+	d.mu.Lock()
+	old := d.owners[key]
+	d.owners[key] = b
+	d.mu.Unlock()
+	if old != nil {
+		d.supersede(old)
+	}
+	for _, l := range sub.loops {
+		l.attach(b)
+	}
+}
+
+// supersede takes a subscription from an older stream of the same client.
+func (d *Dispatcher) supersede(old *binding) {
+	d.Metrics.Superseded.Add(1)
+	old.s.notice(NoticeSuperseded, "a newer stream of this client took the subscription", old.id)
+	if !d.detach(old, true) {
+		return
+	}
+	if old.s.bindingCount() == 0 {
+		old.s.finish(ErrSuperseded)
+	}
+}
+
+// attach adds a binding to the loop's part of its subscriber.
+func (l *loop) attach(b *binding) {
+	l.post(event{kind: evCall, call: func() { l.attachNow(b) }})
+}
+
+func (l *loop) attachNow(b *binding) {
+	b.s.mu.Lock()
+	gone := b.gone
+	timeout := b.s.cfg.AckTimeout
+	b.s.mu.Unlock()
+	if gone {
+		return
+	}
+	p := l.parts[b.sub.key]
+	if p != nil && p.sub != b.sub { // it lingers from before
+		if p.sub.settings.Ordered != b.sub.settings.Ordered {
+			l.attach(b) // again, once it is gone
+			return
+		}
+		p.sub = b.sub
+	}
+	if p == nil {
+		if p = l.open(b.sub); p == nil {
+			return
+		}
+	}
+	if p.attachmentOf(b.s) != nil {
+		return
+	}
+	p.absentAt, p.lost = 0, false
+	p.m.Attach(b.s.id, timeout)
+	p.atts = append(p.atts, &attachment{b: b, p: p})
+	l.touch(p)
+	l.enlist(p)
+}
+
+// open makes the part of a subscriber out of its stored value.
+func (l *loop) open(sub *subscriber) *part {
+	key := offsetstore.Key{Topic: l.t.name, Subscriber: sub.key, Partition: l.partition}
+	v, ok, err := l.d.store.Get(key)
+	var marker offsetstore.Marker
+	if err == nil && ok {
+		marker, err = l.d.store.Marker(key)
+	}
+	if err != nil || !ok {
+		l.d.warn("position of a subscriber is gone: nothing is delivered to it", "topic", l.t.name, "partition", l.partition, "subscriber", sub.key.String(), "error", err)
+		return nil
+	}
+	set := l.d.cfg.Delivery
+	set.Ordered = sub.settings.Ordered
+	p := &part{
+		l: l, sub: sub, key: key, marker: marker, marked: v.High, log: v.Log,
+		m:    delivery.New(set, v, time.Now(), l.d.newRand()),
+		told: durablePosition(key, v),
+	}
+	l.parts[sub.key] = p
+	return p
+}
+
+// detach takes a binding off its partitions: what it holds is given back at
+// once. It tells whether it was attached still.
+func (d *Dispatcher) detach(b *binding, broken bool) bool {
+	s := b.s
+	s.mu.Lock()
+	if b.gone {
+		s.mu.Unlock()
+		return false
+	}
+	b.gone = true
+	delete(s.bindings, b.id)
+	s.mu.Unlock()
+	key := ownerKey{b.topic.name, b.sub.key, s.cfg.ClientID}
+	d.mu.Lock()
+	if d.owners[key] == b {
+		delete(d.owners, key)
+	}
+	d.mu.Unlock()
+	for _, l := range b.topic.allLoops() {
+		l.post(event{kind: evCall, call: func() { l.detachNow(b, broken) }})
+	}
+	s.forget(b, nil)
+	b.topic.leave(b)
+	b.topic.release()
+	return true
+}
+
+func (l *loop) detachNow(b *binding, broken bool) {
+	p := l.parts[b.sub.key]
+	if p == nil {
+		return
+	}
+	i := slices.IndexFunc(p.atts, func(a *attachment) bool { return a.b == b })
+	if i < 0 {
+		return
+	}
+	p.atts = slices.Delete(p.atts, i, i+1)
+	p.m.Detach(time.Now(), b.s.id, broken)
+	l.touch(p)
+	l.enlist(p)
+}
+
+// Unsubscribe ends one subscription of a stream.
+func (d *Dispatcher) Unsubscribe(s *Stream, id uint32) error {
+	b := s.binding(id)
+	if b == nil || !d.detach(b, false) {
+		return ErrNoSubscription
+	}
+	return nil
+}
+
+// Pause stops or resumes one subscription of a stream.
+func (d *Dispatcher) Pause(s *Stream, id uint32, paused bool) error {
+	b := s.binding(id)
+	if b == nil {
+		return ErrNoSubscription
+	}
+	s.mu.Lock()
+	b.paused = paused
+	starved := s.takeStarved(nil)
+	s.mu.Unlock()
+	wakeAll(starved, nil)
+	return nil
+}
+
+// End ends a stream: it gives back what the stream holds, waits up to grace for
+// acks under way to be answered unless broken, and makes Write return err.
+func (d *Dispatcher) End(s *Stream, broken bool, grace time.Duration, err error) {
+	s.stop()
+	for _, b := range s.allBindings() {
+		d.detach(b, broken)
+	}
+	if !broken {
+		s.awaitAnswers(grace)
+	}
+	s.finish(err)
+}
+
+// Forget removes a stream whose Write has returned.
+func (d *Dispatcher) Forget(s *Stream) {
+	d.mu.Lock()
+	if d.streams[s.id] == s {
+		delete(d.streams, s.id)
+		d.Metrics.StreamsLive.Add(-1)
+	}
+	d.mu.Unlock()
+}
+
+// Drain refuses new streams, stops deliveries, tells every stream to go, and
+// ends each as soon as nothing is in flight on it, or at the end of grace.
+func (d *Dispatcher) Drain(ctx context.Context, grace time.Duration) {
+	d.mu.Lock()
+	d.draining = true
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	streams := d.allStreams()
+	done := make(chan struct{}, len(streams))
+	for _, s := range streams {
+		s.stop()
+		s.notice(NoticeDraining, "the instance shuts down: finish what is in flight and reconnect", 0)
+		go func() {
+			s.awaitQuiet(ctx)
+			d.End(s, false, time.Second, ErrStopping)
+			done <- struct{}{}
+		}()
+	}
+	for range streams {
+		<-done
+	}
+}

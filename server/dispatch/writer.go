@@ -1,0 +1,226 @@
+package dispatch
+
+import (
+	"time"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// maxMessage is how many bytes of deliveries one message carries: large enough
+// that its cost is shared, small enough for the transport's 32 KiB buffers.
+const maxMessage = 28 << 10
+
+// positionInterval is the least time between two positions of one partition on
+// one stream.
+const positionInterval = time.Second
+
+// Sink takes the messages of a stream, one at a time. Send blocks while the
+// client does not read; it owns the buffers of msg from then on.
+type Sink interface {
+	Send(msg mem.BufferSlice) error
+}
+
+// Write writes what is queued on the stream until it is finished or a Send
+// fails. It is the stream's only writer and returns what the stream ended with.
+func (s *Stream) Write(sink Sink) error {
+	defer close(s.done)
+	var w writeWork
+	for {
+		<-s.wake
+		for {
+			more, ended := s.takeWork(&w)
+			if err := w.send(s, sink); err != nil {
+				s.finish(err)
+				s.drop()
+				return err
+			}
+			if ended && !more {
+				return s.Err()
+			}
+			if !more {
+				break
+			}
+		}
+	}
+}
+
+// writeWork is what the writer does in one go, outside of the lock.
+type writeWork struct {
+	result []byte // body of an AckResult
+	items  []queued
+	lens   []int
+}
+
+// takeWork moves what is to be written now into w. more: there is more, or
+// there was something; ended: the stream is finished.
+func (s *Stream) takeWork(w *writeWork) (more, ended bool) {
+	s.mu.Lock()
+	w.items = append(w.items[:0], s.nextItems()...)
+	k := len(w.items)
+	clear(s.queue[:k])
+	s.queue = s.queue[k:]
+	if len(s.queue) == 0 {
+		s.queue = nil
+	}
+	full := s.queuedB >= maxQueued
+	for _, q := range w.items {
+		if q.run != nil {
+			s.queuedB -= len(*q.run)
+		}
+	}
+	w.result = w.result[:0]
+	if k == 0 || s.queueHeadIsRun(w) {
+		w.result = s.takeResult(w.result)
+	}
+	var starved []*part
+	if full {
+		starved = s.takeStarved(nil)
+	}
+	ended = s.closed
+	more = k > 0 || len(w.result) > 0
+	s.mu.Unlock()
+	wakeAll(starved, nil)
+	return more, ended
+}
+
+// queueHeadIsRun tells whether acks may be told before the taken items: Opened
+// comes before anything else.
+func (s *Stream) queueHeadIsRun(w *writeWork) bool { return w.items[0].run != nil }
+
+// nextItems is one control message, or as many runs as one message carries.
+func (s *Stream) nextItems() []queued {
+	bytes := 0
+	for i, q := range s.queue {
+		if q.control != nil {
+			return s.queue[:max(i, 1)]
+		}
+		n := len(*q.run)
+		if i > 0 && bytes+n > maxMessage {
+			return s.queue[:i]
+		}
+		bytes += n
+	}
+	return s.queue
+}
+
+// takeResult appends the body of the AckResult that is due, if any. s.mu is held.
+func (s *Stream) takeResult(b []byte) []byte {
+	if s.out.n > 0 {
+		b = s.out.take(b)
+	}
+	if len(s.posDirty) > 0 {
+		b = s.takePositions(b, time.Now())
+	}
+	return b
+}
+
+// takePositions appends the positions that are due and arms the timer for the
+// rest.
+func (s *Stream) takePositions(b []byte, now time.Time) []byte {
+	kept := s.posDirty[:0]
+	ranges := 0
+	wait := positionInterval
+	for _, a := range s.posDirty {
+		if due := a.posTold.Add(positionInterval); !s.closed && (now.Before(due) || ranges > maxAheadRanges) {
+			wait = min(wait, max(due.Sub(now), time.Millisecond))
+			kept = append(kept, a)
+			continue
+		}
+		a.posTold, a.posQueued = now, false
+		ranges += min(len(a.pos.ahead), maxAheadRanges)
+		body := appendPosition(nil, a.pos)
+		b = protowire.AppendBytes(append(b, tagResultPositions), body)
+	}
+	s.posDirty = kept
+	if len(kept) > 0 && s.posTimer == nil {
+		s.posTimer = time.AfterFunc(wait, s.positionsDue)
+	}
+	return b
+}
+
+func (s *Stream) positionsDue() {
+	s.mu.Lock()
+	s.posTimer = nil
+	s.mu.Unlock()
+	s.signal()
+}
+
+// notePosition remembers a position that changed, to be told when due.
+func (s *Stream) notePosition(a *attachment, pos position) {
+	s.mu.Lock()
+	a.pos = pos
+	first := !a.posQueued && !s.closed
+	if first {
+		a.posQueued = true
+		s.posDirty = append(s.posDirty, a)
+	}
+	s.mu.Unlock()
+	if first {
+		s.signal()
+	}
+}
+
+// send writes the work: the AckResult first, then the items.
+func (w *writeWork) send(s *Stream, sink Sink) error {
+	if len(w.result) > 0 {
+		msg := protowire.AppendVarint([]byte{tagResponseAckResult}, uint64(len(w.result)))
+		msg = append(msg, w.result...)
+		if err := sink.Send(mem.BufferSlice{mem.SliceBuffer(msg)}); err != nil {
+			w.free()
+			return err
+		}
+	}
+	if len(w.items) == 0 {
+		return nil
+	}
+	if c := w.items[0].control; c != nil {
+		return sink.Send(mem.BufferSlice{mem.SliceBuffer(c)})
+	}
+	return w.sendRuns(s, sink)
+}
+
+func (w *writeWork) sendRuns(s *Stream, sink Sink) error {
+	w.lens = w.lens[:0]
+	for _, q := range w.items {
+		w.lens = append(w.lens, len(*q.run))
+	}
+	heads := make([]byte, 0, 16+8*len(w.items))
+	heads = appendDeliveriesHead(heads, w.lens)
+	msg := make(mem.BufferSlice, 0, 2*len(w.items))
+	begin := 0
+	for i, q := range w.items {
+		heads = appendRunLen(heads, w.lens[i])
+		msg = append(msg, mem.SliceBuffer(heads[begin:len(heads):len(heads)]), mem.NewBuffer(q.run, mem.DefaultBufferPool()))
+		begin = len(heads)
+	}
+	if err := sink.Send(msg); err != nil {
+		return err
+	}
+	for _, q := range w.items {
+		q.p.l.post(event{kind: evHanded, p: q.p, stream: s, first: q.first})
+	}
+	return nil
+}
+
+// free gives the buffers of what was taken and not sent back.
+func (w *writeWork) free() {
+	for _, q := range w.items {
+		if q.run != nil {
+			mem.DefaultBufferPool().Put(q.run)
+		}
+	}
+}
+
+// drop frees what is queued after the stream broke.
+func (s *Stream) drop() {
+	s.mu.Lock()
+	w := writeWork{items: s.queue}
+	s.queue, s.queuedB = nil, 0
+	if s.posTimer != nil {
+		s.posTimer.Stop()
+		s.posTimer = nil
+	}
+	s.mu.Unlock()
+	w.free()
+}

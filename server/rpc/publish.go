@@ -1,0 +1,458 @@
+package rpc
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ackmesh/ackmesh/frame"
+	"github.com/ackmesh/ackmesh/storage"
+)
+
+// Limits of a PublishRequest.
+const (
+	// MaxPublishEvents is how many events one request may hold.
+	MaxPublishEvents = 10_000
+	// MaxPublishBytes is how large one request may be on the wire.
+	MaxPublishBytes = 64 << 20
+)
+
+// Publisher takes events in and appends them to the log.
+type Publisher struct {
+	backend storage.Backend
+	source  []byte
+	prefix  string
+	next    atomic.Uint64
+	metrics *PublishMetrics
+}
+
+// PublishMetrics counts what was published since the start.
+type PublishMetrics struct {
+	Events, Bytes, Duplicates, Refused, Failed atomic.Int64
+}
+
+// NewPublisher makes a Publisher over a log. source is the attribute `source`
+// of events that have none, seed makes the ids of events that have none unique.
+func NewPublisher(backend storage.Backend, source string, seed [12]byte) *Publisher {
+	return &Publisher{backend: backend, source: []byte(source), prefix: hex.EncodeToString(seed[:]) + "-", metrics: &PublishMetrics{}}
+}
+
+// Metrics counts what was published.
+func (p *Publisher) Metrics() *PublishMetrics { return p.metrics }
+
+// publication is one PublishRequest under way.
+type publication struct {
+	requestID uint64
+	topic     string
+	key       []byte
+	frames    [][]byte // of the request: wire bytes of each event
+
+	arena  *[]byte // stored frames, one after another, and dedup keys
+	events []storage.Event
+	ids    [][2]int32 // where each event's id is in the arena
+	bad    []error    // why an event was not taken; nil: none was refused
+	index  []int32    // of each event of events, its place in the request; nil: the same
+
+	results []storage.Appended
+	err     error
+}
+
+// parse walks a PublishRequest once. The slices point into b.
+func (pb *publication) parse(b []byte) error {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return invalid("request", "is no PublishRequest: "+protowire.ParseError(n).Error())
+		}
+		b = b[n:]
+		switch {
+		case num == 4 && typ == protowire.VarintType:
+			pb.requestID, n = protowire.ConsumeVarint(b)
+		case num <= 3 && typ == protowire.BytesType:
+			var v []byte
+			v, n = protowire.ConsumeBytes(b)
+			if n >= 0 {
+				pb.field(num, v)
+			}
+		default:
+			n = protowire.ConsumeFieldValue(num, typ, b)
+		}
+		if n < 0 {
+			return invalid("request", "is no PublishRequest: "+protowire.ParseError(n).Error())
+		}
+		b = b[n:]
+	}
+	return pb.check()
+}
+
+func (pb *publication) field(num protowire.Number, v []byte) {
+	switch num {
+	case 1:
+		pb.topic = string(v)
+	case 2:
+		pb.frames = append(pb.frames, v)
+	case 3:
+		pb.key = v
+	}
+}
+
+func (pb *publication) check() error {
+	if err := storage.CheckName("topic", pb.topic); err != nil {
+		return err
+	}
+	switch n := len(pb.frames); {
+	case n == 0:
+		return invalid("events", "is empty: give at least one event")
+	case n > MaxPublishEvents:
+		return invalid("events", fmt.Sprintf("has %d events, at most %d are allowed in one request", n, MaxPublishEvents))
+	}
+	if len(pb.key) > frame.MaxValueLen {
+		return invalid("partition_key", fmt.Sprintf("has %d bytes, at most %d are allowed", len(pb.key), frame.MaxValueLen))
+	}
+	return nil
+}
+
+// transcode turns the events into stored frames. What is not legal is left out
+// with its reason; it does not hide the others.
+func (p *Publisher) transcode(pb *publication, size int, now time.Time) {
+	pb.arena = mem.DefaultBufferPool().Get(size + size/8 + 160*len(pb.frames) + 64)
+	b := (*pb.arena)[:0]
+	opt := frame.PublishOptions{Source: p.source, Time: now.UTC().AppendFormat(nil, time.RFC3339Nano), PartitionKey: pb.key}
+	type span struct{ from, to, id, idLen, src, srcLen, key, keyLen int32 }
+	spans := make([]span, 0, len(pb.frames))
+	var idBuf [64]byte
+	for i, msg := range pb.frames {
+		opt.ID = p.id(idBuf[:0])
+		from := len(b)
+		out, meta, err := frame.AppendFromProto(b, msg, opt)
+		if err != nil {
+			pb.refuse(i, err)
+			continue
+		}
+		base := unsafe.SliceData(out)
+		at := func(s []byte) (int32, int32) {
+			if len(s) == 0 {
+				return 0, 0
+			}
+			return int32(uintptr(unsafe.Pointer(unsafe.SliceData(s))) - uintptr(unsafe.Pointer(base))), int32(len(s))
+		}
+		s := span{from: int32(from), to: int32(len(out))}
+		s.id, s.idLen = at(meta.ID)
+		s.key, s.keyLen = at(meta.PartitionKey)
+		if string(meta.ID) != string(opt.ID) { // the publisher's own id: a repeat can be told
+			s.src, s.srcLen = at(meta.Source)
+		}
+		b = out
+		spans = append(spans, s)
+		if pb.bad != nil {
+			pb.index = append(pb.index, int32(i))
+		}
+	}
+	keys := len(b)
+	for _, s := range spans {
+		if s.srcLen > 0 {
+			b = append(append(append(b, b[s.src:s.src+s.srcLen]...), 0), b[s.id:s.id+s.idLen]...)
+		}
+	}
+	*pb.arena = b
+	pb.events = make([]storage.Event, len(spans))
+	pb.ids = make([][2]int32, len(spans))
+	for i, s := range spans {
+		ev := &pb.events[i]
+		ev.Frame = b[s.from:s.to:s.to]
+		ev.Key = text(b[s.key : s.key+s.keyLen])
+		if s.srcLen > 0 {
+			n := int(s.srcLen + 1 + s.idLen)
+			ev.DedupKey = text(b[keys : keys+n])
+			keys += n
+		}
+		pb.ids[i] = [2]int32{s.id, s.id + s.idLen}
+	}
+}
+
+// text is b as a string without a copy: for values that live as long as the
+// arena and are not kept by the log.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// id writes a fresh event id.
+func (p *Publisher) id(b []byte) []byte {
+	b = append(b, p.prefix...)
+	return strconv.AppendUint(b, p.next.Add(1), 36)
+}
+
+func (pb *publication) refuse(i int, err error) {
+	if pb.bad == nil {
+		pb.bad = make([]error, len(pb.frames))
+		for k := range i { // all before were taken
+			pb.index = append(pb.index, int32(k))
+		}
+	}
+	pb.bad[i] = err
+}
+
+// start takes a request in and appends it; done is called once, when the answer
+// is known, from any goroutine. msg is not kept.
+func (p *Publisher) start(ctx context.Context, msg []byte, done func(*publication)) {
+	pb := &publication{}
+	if err := pb.parse(msg); err != nil {
+		p.fail(pb, err, done)
+		return
+	}
+	p.transcode(pb, len(msg), time.Now())
+	pb.key = nil
+	if len(pb.events) == 0 {
+		done(pb)
+		return
+	}
+	err := p.backend.Append(ctx, pb.topic, pb.events, func(results []storage.Appended, err error) {
+		pb.results, pb.err = results, err
+		done(pb)
+	})
+	if err != nil {
+		p.fail(pb, err, done)
+	}
+}
+
+func (p *Publisher) fail(pb *publication, err error, done func(*publication)) {
+	pb.err = err
+	done(pb)
+}
+
+// answer writes the PublishResponse and frees what the request held.
+func (p *Publisher) answer(pb *publication) *rawOut {
+	b := make([]byte, 0, 32+48*len(pb.frames))
+	if pb.requestID != 0 {
+		b = protowire.AppendVarint(append(b, 1<<3), pb.requestID)
+	}
+	overall, events := pb.err, []byte(nil)
+	if pb.err == nil {
+		events, overall = p.appendEvents(pb)
+	}
+	b = appendStatus(append(b, 2<<3|2), overall)
+	b = append(b, events...)
+	p.count(pb)
+	if pb.arena != nil {
+		mem.DefaultBufferPool().Put(pb.arena)
+		pb.arena = nil
+	}
+	return &rawOut{mem.BufferSlice{mem.SliceBuffer(b)}}
+}
+
+// appendEvents writes PublishResponse.events and returns the first error among them.
+func (p *Publisher) appendEvents(pb *publication) (b []byte, first error) {
+	b = make([]byte, 0, 48*len(pb.frames))
+	var body []byte
+	k := 0
+	for i := range pb.frames {
+		body = body[:0]
+		var err error
+		if pb.bad != nil {
+			err = pb.bad[i]
+		}
+		if err == nil {
+			body, err = pb.appendEvent(body, k)
+			k++
+		}
+		if err != nil {
+			body = appendStatus(append(body, 4<<3|2), err)
+			if first == nil {
+				first = err
+			}
+		}
+		b = protowire.AppendBytes(append(b, 3<<3|2), body)
+	}
+	return b, first
+}
+
+// appendEvent writes what became of stored event k.
+func (pb *publication) appendEvent(b []byte, k int) ([]byte, error) {
+	r := &pb.results[k]
+	id := (*pb.arena)[pb.ids[k][0]:pb.ids[k][1]]
+	if r.Err == nil {
+		b = protowire.AppendString(append(b, 1<<3|2), r.Partition)
+		b = protowire.AppendVarint(append(b, 2<<3), uint64(r.Offset))
+	}
+	return protowire.AppendBytes(append(b, 3<<3|2), id), r.Err
+}
+
+// appendStatus writes a google.rpc.Status with its length; OK is empty.
+func appendStatus(b []byte, err error) []byte {
+	if err == nil {
+		return append(b, 0)
+	}
+	raw, merr := proto.Marshal(statusOf(err).Proto())
+	if merr != nil { // a status always encodes
+		raw = []byte{1 << 3, 13}
+	}
+	return protowire.AppendBytes(b, raw)
+}
+
+func (p *Publisher) count(pb *publication) {
+	m := p.metrics
+	if pb.err != nil {
+		m.Failed.Add(int64(len(pb.frames)))
+		return
+	}
+	var stored, bytes, dup, failed int64
+	for i := range pb.results {
+		switch r := &pb.results[i]; {
+		case r.Err != nil:
+			failed++
+		case r.Duplicate:
+			dup++
+		default:
+			stored++
+			bytes += int64(len(pb.events[i].Frame))
+		}
+	}
+	m.Events.Add(stored)
+	m.Bytes.Add(bytes)
+	m.Duplicates.Add(dup)
+	m.Failed.Add(failed)
+	m.Refused.Add(int64(len(pb.frames) - len(pb.events)))
+}
+
+// Publish answers one request once its fate is known.
+func (p *Publisher) publish(ctx context.Context, in *rawIn) (*rawOut, error) {
+	ch := make(chan *publication, 1)
+	p.start(ctx, in.bytes(), func(pb *publication) { ch <- pb })
+	in.free()
+	select {
+	case pb := <-ch:
+		err := pb.err
+		out := p.answer(pb)
+		if err != nil {
+			return nil, statusOf(err).Err()
+		}
+		return out, nil
+	case <-ctx.Done():
+		return nil, statusOf(fmt.Errorf("the fate of the events is open: %w", ctx.Err())).Err()
+	}
+}
+
+// Bounds of what one PublishStream may have under way.
+const (
+	maxStreamRequests = 512
+	maxStreamBytes    = 32 << 20
+)
+
+// pubStream is one PublishStream: requests in order, their answers in the same.
+type pubStream struct {
+	p     *Publisher
+	wake  chan struct{}
+	room  chan struct{}
+	mu    sync.Mutex
+	queue []*pending
+	bytes int
+	ended bool
+}
+
+type pending struct {
+	pb   *publication
+	size int
+}
+
+// admit waits until another request may be under way.
+func (s *pubStream) admit(ctx context.Context, size int) error {
+	for {
+		s.mu.Lock()
+		if len(s.queue) < maxStreamRequests && (s.bytes == 0 || s.bytes+size <= maxStreamBytes) {
+			s.bytes += size
+			s.mu.Unlock()
+			return nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-s.room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *pubStream) start(ctx context.Context, in *rawIn) error {
+	size := len(in.bytes())
+	if err := s.admit(ctx, size); err != nil {
+		in.free()
+		return err
+	}
+	slot := &pending{size: size}
+	s.mu.Lock()
+	s.queue = append(s.queue, slot)
+	s.mu.Unlock()
+	s.p.start(ctx, in.bytes(), func(pb *publication) {
+		s.mu.Lock()
+		slot.pb = pb
+		first := len(s.queue) > 0 && s.queue[0] == slot
+		s.mu.Unlock()
+		if first {
+			signal(s.wake)
+		}
+	})
+	in.free()
+	return nil
+}
+
+// next is the oldest request whose answer is known; nil: none is. last: nothing
+// more will come.
+func (s *pubStream) next() (pb *publication, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		return nil, s.ended
+	}
+	slot := s.queue[0]
+	if slot.pb == nil {
+		return nil, false
+	}
+	s.queue[0] = nil
+	s.queue = s.queue[1:]
+	s.bytes -= slot.size
+	return slot.pb, false
+}
+
+// write sends answers in order until the last.
+func (s *pubStream) write(ctx context.Context, send func(*rawOut) error) error {
+	for {
+		pb, last := s.next()
+		switch {
+		case last:
+			return nil
+		case pb != nil:
+			signal(s.room)
+			if err := send(s.p.answer(pb)); err != nil {
+				return err
+			}
+		default:
+			select {
+			case <-s.wake:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// end says that no request follows.
+func (s *pubStream) end() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	signal(s.wake)
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,107 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ackmesh/ackmesh/frame"
+	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/server/dispatch"
+	"github.com/ackmesh/ackmesh/storage"
+)
+
+// codeOf is the one table of what errors mean to a client. The first match
+// counts.
+var codeOf = []struct {
+	err  error
+	code codes.Code
+}{
+	{storage.ErrInvalid, codes.InvalidArgument},
+	{storage.ErrTopicNotFound, codes.NotFound},
+	{storage.ErrPartitionNotFound, codes.NotFound},
+	{storage.ErrTopicExists, codes.AlreadyExists},
+	{storage.ErrTopicChanged, codes.Aborted},
+	{storage.ErrTooLarge, codes.ResourceExhausted},
+	{storage.ErrReadOnly, codes.Unavailable},
+	{storage.ErrUnknown, codes.Unavailable},
+	{storage.ErrUnavailable, codes.Unavailable},
+	{storage.ErrClosed, codes.Unavailable},
+	{storage.ErrCorrupt, codes.DataLoss},
+	{offsetstore.ErrReadOnly, codes.Unavailable},
+	{offsetstore.ErrClosed, codes.Unavailable},
+	{offsetstore.ErrTooBig, codes.ResourceExhausted},
+	{offsetstore.ErrCorrupt, codes.DataLoss},
+	{offsetstore.ErrNotFound, codes.NotFound},
+	{dispatch.ErrDraining, codes.Unavailable},
+	{dispatch.ErrStopping, codes.Unavailable},
+	{dispatch.ErrSuperseded, codes.Aborted},
+	{dispatch.ErrSubscriptionExists, codes.AlreadyExists},
+	{dispatch.ErrNoSubscription, codes.NotFound},
+	{context.DeadlineExceeded, codes.DeadlineExceeded},
+	{context.Canceled, codes.Canceled},
+}
+
+// statusOf turns an error into the status that a client gets.
+func statusOf(err error) *status.Status {
+	if err == nil {
+		return status.New(codes.OK, "")
+	}
+	var fieldErr *fieldError
+	if errors.As(err, &fieldErr) {
+		return badRequest(err.Error(), fieldErr.field)
+	}
+	var settings *dispatch.SettingsError
+	if errors.As(err, &settings) {
+		st, derr := status.New(codes.FailedPrecondition, err.Error()).WithDetails(&errdetails.PreconditionFailure{
+			Violations: []*errdetails.PreconditionFailure_Violation{{Type: "SUBSCRIBER_SETTINGS", Subject: settings.Field, Description: err.Error()}},
+		})
+		return orPlain(st, derr, codes.FailedPrecondition, err)
+	}
+	var frameErr *frame.Error
+	if errors.As(err, &frameErr) {
+		return badRequest(err.Error(), frameErr.Field)
+	}
+	for _, row := range codeOf {
+		if errors.Is(err, row.err) {
+			return status.New(row.code, err.Error())
+		}
+	}
+	if st, ok := status.FromError(err); ok {
+		return st
+	}
+	return status.New(codes.Internal, err.Error())
+}
+
+func badRequest(msg, field string) *status.Status {
+	st, err := status.New(codes.InvalidArgument, msg).WithDetails(&errdetails.BadRequest{
+		FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field, Description: msg}},
+	})
+	return orPlain(st, err, codes.InvalidArgument, errors.New(msg))
+}
+
+func orPlain(st *status.Status, derr error, code codes.Code, err error) *status.Status {
+	if derr != nil {
+		return status.New(code, err.Error())
+	}
+	return st
+}
+
+// fieldError says that a field of a request is not as it must be.
+type fieldError struct{ field, problem string }
+
+func (e *fieldError) Error() string { return e.field + ": " + e.problem }
+
+func invalid(field, problem string) error { return &fieldError{field, problem} }
+
+// unbuilt answers a call that this version does not serve.
+func unbuilt(what string) error {
+	return status.Error(codes.Unimplemented, what+" is not served by this version")
+}
+
+// Status turns an error into the status that a client gets: the one table of
+// the edge, for other services.
+func Status(err error) *status.Status { return statusOf(err) }

@@ -1,0 +1,330 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/server/dispatch"
+)
+
+// answerGrace is how long the end of a stream waits for acks under way.
+const answerGrace = 10 * time.Second
+
+// subReader reads one Subscribe stream. It is the only one that changes the
+// stream's subscriptions.
+type subReader struct {
+	e      *EventMesh
+	s      *dispatch.Stream
+	stream grpc.ServerStream
+	ctx    context.Context
+	resume []dispatch.Resume
+	ranges []dispatch.Answered
+}
+
+// run serves the stream until the client or the stream ends.
+func (r *subReader) run(open *pb.Open) {
+	err := r.open(open)
+	for err == nil {
+		in := new(rawIn)
+		if err = r.stream.RecvMsg(in); err == nil {
+			err = r.handle(in.bytes())
+			in.free()
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF): // half-close: an orderly end
+		r.e.d.End(r.s, false, answerGrace, nil)
+	case r.ctx.Err() != nil: // the stream broke, or has ended here
+		r.e.d.End(r.s, !r.s.EndedHere(), 0, err)
+	default:
+		r.e.d.End(r.s, false, answerGrace, err)
+	}
+}
+
+// open sets up the subscriptions of Open and begins delivery after Opened.
+func (r *subReader) open(open *pb.Open) error {
+	r.resume = resumeOf(open.GetResume())
+	opened := &pb.Opened{
+		InstanceId: r.e.limits.InstanceID, InstanceUrl: r.e.limits.InstanceURL,
+		AckTimeout: durationOf(r.s.Config().AckTimeout),
+	}
+	subs, notices, err := r.subscribe(open.GetSubscriptions(), func(res *pb.SubscriptionResult, pos []*pb.Position) {
+		opened.Results = append(opened.Results, res)
+		opened.Positions = append(opened.Positions, pos...)
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.send(&pb.SubscribeResponse{Kind: &pb.SubscribeResponse_Opened{Opened: opened}}); err != nil {
+		return err
+	}
+	return r.activate(subs, notices)
+}
+
+func (r *subReader) send(msg *pb.SubscribeResponse) error {
+	raw, err := proto.Marshal(msg)
+	if err != nil {
+		return err
+	}
+	r.s.Control(raw)
+	return nil
+}
+
+func (r *subReader) activate(subs []*dispatch.Subscribed, notices []*pb.Notice) error {
+	for _, n := range notices {
+		if err := r.send(&pb.SubscribeResponse{Kind: &pb.SubscribeResponse_Notice{Notice: n}}); err != nil {
+			return err
+		}
+	}
+	for _, sub := range subs {
+		r.e.d.Activate(sub)
+	}
+	return nil
+}
+
+// subscribe adds subscriptions, each with its own result. An error ends the
+// stream.
+func (r *subReader) subscribe(list []*pb.Subscription, report func(*pb.SubscriptionResult, []*pb.Position)) ([]*dispatch.Subscribed, []*pb.Notice, error) {
+	var subs []*dispatch.Subscribed
+	var notices []*pb.Notice
+	for _, want := range list {
+		res := &pb.SubscriptionResult{Id: want.GetId()}
+		spec, err := r.e.limits.subscription(r.s.Config().ClientID, want)
+		var sub *dispatch.Subscribed
+		if err == nil {
+			spec.Resume = r.resume
+			sub, err = r.e.d.Subscribe(r.ctx, r.s, spec)
+		}
+		if err != nil {
+			if r.ctx.Err() != nil {
+				return nil, nil, r.ctx.Err()
+			}
+			res.Status = statusOf(fmt.Errorf("subscription %d: %w", want.GetId(), err)).Proto()
+			report(res, nil)
+			continue
+		}
+		if n := shareNotice(want); n != nil {
+			notices = append(notices, n)
+		}
+		subs = append(subs, sub)
+		report(res, positionsOf(sub.Positions))
+	}
+	return subs, notices, nil
+}
+
+func shareNotice(want *pb.Subscription) *pb.Notice {
+	if want.GetMode() != pb.Mode_MODE_LOAD_BALANCE || want.GetShare() != "" {
+		return nil
+	}
+	return &pb.Notice{
+		Kind: pb.Notice_KIND_SHARE_DEFAULT, Subscription: want.GetId(),
+		Detail: fmt.Sprintf("the default share of topic %q divides its records among all clients that name no share", want.GetTopic()),
+	}
+}
+
+// handle takes one message after Open.
+func (r *subReader) handle(b []byte) error {
+	num, typ, n := protowire.ConsumeTag(b)
+	if n < 0 || typ != protowire.BytesType {
+		return invalid("request", "is no SubscribeRequest")
+	}
+	body, m := protowire.ConsumeBytes(b[n:])
+	if m < 0 || n+m != len(b) {
+		return invalid("request", "is no SubscribeRequest with exactly one kind")
+	}
+	switch num {
+	case 1:
+		return invalid("open", "is only allowed as the first message of a stream")
+	case 2:
+		change := &pb.Change{}
+		if err := proto.Unmarshal(body, change); err != nil {
+			return invalid("change", err.Error())
+		}
+		return r.change(change)
+	case 3, 4, 5:
+		return r.answer(int(num), body)
+	}
+	return invalid("request", fmt.Sprintf("has the unknown kind %d", num))
+}
+
+// answer takes an Ack, a Nack or an Extend.
+func (r *subReader) answer(kind int, b []byte) error {
+	a := answerMsg{ranges: r.ranges[:0], delay: -1}
+	if err := a.parse(b); err != nil {
+		return err
+	}
+	r.ranges = a.ranges
+	switch kind {
+	case 3:
+		return r.s.Ack(a.ranges)
+	case 4:
+		if len(a.reason) > 1024 {
+			return invalid("nack.reason", fmt.Sprintf("has %d bytes, at most 1024 are allowed", len(a.reason)))
+		}
+		return r.s.Nack(a.ranges, a.delay, a.dead, a.reason)
+	}
+	by, err := r.e.limits.extension(a.delay)
+	if err != nil {
+		return err
+	}
+	return r.s.Extend(a.ranges, by)
+}
+
+// answerMsg is an Ack, Nack or Extend: they share their first two fields.
+type answerMsg struct {
+	ranges []dispatch.Answered
+	delay  time.Duration // Nack.delay or Extend.by; -1: unset
+	reason string
+	dead   bool
+}
+
+func (a *answerMsg) parse(b []byte) error {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return invalid("request", "is damaged: "+protowire.ParseError(n).Error())
+		}
+		b = b[n:]
+		n, err := a.field(num, typ, b)
+		if err != nil {
+			return err
+		}
+		if n < 0 {
+			return invalid("request", "is damaged: "+protowire.ParseError(n).Error())
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func (a *answerMsg) field(num protowire.Number, typ protowire.Type, b []byte) (n int, err error) {
+	switch {
+	case num == 1 && typ == protowire.Fixed64Type:
+		id, n := protowire.ConsumeFixed64(b)
+		if n < 0 {
+			return n, nil
+		}
+		return n, a.add(id, id)
+	case num == 5 && typ == protowire.VarintType:
+		v, n := protowire.ConsumeVarint(b)
+		a.dead = v != 0
+		return n, nil
+	case typ == protowire.BytesType && num <= 4:
+		v, n := protowire.ConsumeBytes(b)
+		if n < 0 {
+			return n, nil
+		}
+		return n, a.bytesField(num, v)
+	}
+	return protowire.ConsumeFieldValue(num, typ, b), nil
+}
+
+func (a *answerMsg) bytesField(num protowire.Number, v []byte) error {
+	switch num {
+	case 1:
+		if len(v)%8 != 0 {
+			return invalid("delivery_ids", "is damaged")
+		}
+		for ; len(v) > 0; v = v[8:] {
+			id, _ := protowire.ConsumeFixed64(v)
+			if err := a.add(id, id); err != nil {
+				return err
+			}
+		}
+	case 2:
+		return a.rangeField(v)
+	case 3:
+		d, err := parseDuration(v)
+		a.delay = d
+		return err
+	case 4:
+		a.reason = string(v)
+	}
+	return nil
+}
+
+func (a *answerMsg) rangeField(v []byte) error {
+	var r [3]uint64
+	for len(v) > 0 {
+		num, typ, n := protowire.ConsumeTag(v)
+		if n < 0 {
+			return invalid("ranges", "is damaged")
+		}
+		v = v[n:]
+		if typ == protowire.Fixed64Type && num <= 2 {
+			r[num], n = protowire.ConsumeFixed64(v)
+		} else {
+			n = protowire.ConsumeFieldValue(num, typ, v)
+		}
+		if n < 0 {
+			return invalid("ranges", "is damaged")
+		}
+		v = v[n:]
+	}
+	return a.add(r[1], r[2])
+}
+
+// add notes a range; adjacent ones are joined.
+func (a *answerMsg) add(first, last uint64) error {
+	switch {
+	case first == 0:
+		return invalid("delivery_ids", "has 0, which is no delivery id")
+	case last < first:
+		return invalid("ranges", fmt.Sprintf("has the reversed range %d to %d", first, last))
+	case last >= 1<<63:
+		return invalid("delivery_ids", fmt.Sprintf("has %d: delivery ids are below 2^63", last))
+	}
+	if k := len(a.ranges); k > 0 && a.ranges[k-1].Last+1 == first {
+		a.ranges[k-1].Last = last
+		return nil
+	}
+	a.ranges = append(a.ranges, dispatch.Answered{First: first, Last: last})
+	return nil
+}
+
+// change alters the stream's subscriptions.
+func (r *subReader) change(c *pb.Change) error {
+	out := &pb.Changed{ChangeId: c.GetChangeId()}
+	result := func(id uint32, err error) {
+		res := &pb.SubscriptionResult{Id: id}
+		if err != nil {
+			res.Status = statusOf(fmt.Errorf("subscription %d: %w", id, err)).Proto()
+		}
+		out.Results = append(out.Results, res)
+	}
+	if w := c.GetWindow(); w != nil {
+		records, bytes, err := r.e.limits.window(w.MaxInFlight, w.MaxInFlightBytes)
+		if err != nil {
+			return err
+		}
+		r.s.SetWindow(records, bytes)
+	}
+	for _, id := range c.GetRemove() {
+		result(id, r.e.d.Unsubscribe(r.s, id))
+	}
+	for _, id := range c.GetPause() {
+		result(id, r.e.d.Pause(r.s, id, true))
+	}
+	for _, id := range c.GetResume() {
+		result(id, r.e.d.Pause(r.s, id, false))
+	}
+	subs, notices, err := r.subscribe(c.GetAdd(), func(res *pb.SubscriptionResult, pos []*pb.Position) {
+		out.Results = append(out.Results, res)
+		out.Positions = append(out.Positions, pos...)
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.send(&pb.SubscribeResponse{Kind: &pb.SubscribeResponse_Changed{Changed: out}}); err != nil {
+		return err
+	}
+	return r.activate(subs, notices)
+}

@@ -1,0 +1,166 @@
+// Package servertest runs whole instances inside tests, over in-memory
+// connections, so that they also run in a testing/synctest bubble.
+package servertest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/offsetstore"
+	memstore "github.com/ackmesh/ackmesh/offsetstore/memory"
+	"github.com/ackmesh/ackmesh/server"
+	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/memory"
+)
+
+// Options of an instance. Zero values mean a memory log and a memory store.
+type Options struct {
+	// Config changes the settings.
+	Config func(*server.Config)
+	// Backend and Store outlive instances, so that a test can start another
+	// instance on them: they are not closed.
+	Backend storage.Backend
+	Store   offsetstore.Store
+	// Wrap wraps the backend.
+	Wrap func(storage.Backend) storage.Backend
+	// Log shows the server's log with the test's.
+	Log bool
+	// Real uses what Config says: an embedded log in Config.Data.
+	Real bool
+}
+
+// Instance is a running server.
+type Instance struct {
+	t       testing.TB
+	Server  *server.Server
+	lis     *bufconn.Listener
+	admin   *bufconn.Listener
+	cancel  context.CancelFunc
+	done    chan error
+	stopped bool
+}
+
+// Config is what an instance runs with unless a test says otherwise.
+func Config() server.Config {
+	c := server.Defaults()
+	c.Storage = server.StorageMemory
+	c.Topics.Partitions = 1
+	c.InstanceID = "test"
+	c.Keepalive.Time = time.Hour
+	return c
+}
+
+// Start runs an instance and waits until it serves. It is stopped with the test.
+func Start(t testing.TB, o Options) *Instance {
+	t.Helper()
+	cfg := Config()
+	if o.Config != nil {
+		o.Config(&cfg)
+	}
+	in := &Instance{t: t, lis: bufconn.Listen(1 << 20), admin: bufconn.Listen(1 << 20), done: make(chan error, 1)}
+	parts := server.Parts{Listener: in.lis, AdminListener: in.admin, NoHTTP: true, Wrap: o.Wrap}
+	if !o.Real {
+		backend, store := o.Backend, o.Store
+		if backend == nil {
+			backend = memory.New(memory.Options{Partitions: cfg.Topics.Partitions})
+			t.Cleanup(func() { _ = backend.Close() })
+		}
+		if store == nil {
+			s := memstore.New()
+			store = s
+			t.Cleanup(func() { _ = s.Close() })
+		}
+		parts.Backend = func() (storage.Backend, error) { return lent{backend}, nil }
+		parts.Store = func() (offsetstore.Store, error) { return lentStore{store}, nil }
+	}
+	var logger *slog.Logger
+	if o.Log {
+		logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	var err error
+	if in.Server, err = server.NewWithParts(cfg, logger, parts); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	in.cancel = cancel
+	go func() { in.done <- in.Server.Run(ctx) }()
+	t.Cleanup(in.Stop)
+	select {
+	case <-in.Server.Ready():
+	case err := <-in.done:
+		in.stopped = true
+		t.Fatalf("the instance did not start: %v", err)
+	}
+	return in
+}
+
+// Stop ends the instance in order and waits for it.
+func (in *Instance) Stop() {
+	in.t.Helper()
+	if in.stopped {
+		return
+	}
+	in.stopped = true
+	in.cancel()
+	if err := <-in.done; err != nil {
+		in.t.Errorf("the instance did not stop in order: %v", err)
+	}
+}
+
+// Dial connects to the data listener. The connection is closed with the test.
+func (in *Instance) Dial(opts ...grpc.DialOption) *grpc.ClientConn { return in.dial(in.lis, opts) }
+
+// DialAdmin connects to the admin listener.
+func (in *Instance) DialAdmin(opts ...grpc.DialOption) *grpc.ClientConn {
+	return in.dial(in.admin, opts)
+}
+
+// Dialer dials the data listener, for clients that take one.
+func (in *Instance) Dialer() func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, _ string) (net.Conn, error) { return in.lis.DialContext(ctx) }
+}
+
+func (in *Instance) dial(l *bufconn.Listener, opts []grpc.DialOption) *grpc.ClientConn {
+	in.t.Helper()
+	conn, err := grpc.NewClient("passthrough:///bufconn", append([]grpc.DialOption{
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	}, opts...)...)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	in.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// Mesh is a client of the data service on a connection of its own.
+func (in *Instance) Mesh() pb.EventMeshClient { return pb.NewEventMeshClient(in.Dial()) }
+
+// Admin is a client of the admin service.
+func (in *Instance) Admin() pb.AdminClient { return pb.NewAdminClient(in.DialAdmin()) }
+
+// lent is a backend that its user does not close.
+type lent struct{ storage.Backend }
+
+func (l lent) Close() error            { return nil }
+func (l lent) Unwrap() storage.Backend { return l.Backend }
+
+// lentStore is a store that its user does not close.
+type lentStore struct{ offsetstore.Store }
+
+func (lentStore) Close() error { return nil }
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	w.t.Log(string(b))
+	return len(b), nil
+}

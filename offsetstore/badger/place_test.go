@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -133,27 +134,42 @@ func (p *place) Tidy() {
 	}
 }
 
-// copyDir copies a directory with all in it.
+// copyDir copies a directory with all in it, as it was at one instant: when
+// Badger moved files meanwhile, it begins anew.
 func copyDir(t testing.TB, from, to string) {
 	t.Helper()
-	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	for range 1000 {
+		if err := os.RemoveAll(to); err != nil {
+			t.Fatal(err)
 		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
+		before := listing(t, from)
+		err := os.CopyFS(to, os.DirFS(from))
+		if err == nil && maps.Equal(before, listing(t, from)) {
+			return
 		}
-		if d.IsDir() {
-			return os.MkdirAll(filepath.Join(to, rel), 0o750)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("copy %s: %v", from, err)
 		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(to, rel), b, 0o640)
-	})
-	if err != nil {
-		t.Fatalf("copy %s: %v", from, err)
 	}
+	t.Fatalf("copy %s: its files never stood still", from)
+}
+
+// listing are the files of a directory with their sizes.
+func listing(t testing.TB, dir string) map[string]int64 {
+	t.Helper()
+	files := map[string]int64{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			files[path] = info.Size()
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("list %s: %v", dir, err)
+	}
+	return files
 }

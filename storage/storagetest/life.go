@@ -119,24 +119,28 @@ func (c *env) uses(topic, part string, offset int64) map[string]func(context.Con
 // was told, and what was told to be stored is.
 func lifeCloseEndsAppends(c *env) {
 	t := c.topic(2)
+	told := c.spread(t.Name, 20)
 	fates := c.appendUnderway(t.Name, 4, 50)
 	c.must("appends during Close", func(ctx context.Context) error {
+		underway := make(chan struct{})
 		var wg sync.WaitGroup
-		for _, list := range fates {
+		for w, list := range fates {
 			wg.Go(func() {
-				for _, f := range list {
+				for i, f := range list {
 					f.refused = f.send(ctx, c.b)
+					if w == 0 && i == 10 {
+						close(underway)
+					}
 				}
 			})
 		}
 		wg.Go(func() {
-			<-fates[0][10].first // some are stored by now
+			<-underway
 			_ = c.b.Close()
 		})
 		wg.Wait()
 		return nil
 	})
-	var told []stored
 	for _, list := range fates {
 		told = append(told, c.storedByNow(list)...)
 	}

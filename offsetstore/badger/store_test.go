@@ -8,7 +8,7 @@ import (
 
 func TestSuite(t *testing.T) { offsetstoretest.Run(t, forSuite) }
 
-func TestC10_ConcurrentWritesNeverGoDown(t *testing.T) { offsetstoretest.C10(t, newPlace(t)) }
+func TestC10_ConcurrentWritesNeverGoDown(t *testing.T) { offsetstoretest.C10(t, newPlace(t), 1000) }
 func TestC11_FirstCommitsAtOnce(t *testing.T)          { offsetstoretest.C11(t, newPlace(t)) }
 func TestC22_DeletedStaysDeleted(t *testing.T)         { offsetstoretest.C22(t, newPlace(t), 200_000) }
 func TestC63_NamesDoNotCollide(t *testing.T)           { offsetstoretest.C63(t, newPlace(t)) }

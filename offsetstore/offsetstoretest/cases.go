@@ -13,9 +13,10 @@ import (
 
 // C10: 64 goroutines write shuffled positions, to one key and to one each,
 // while others read: no observed value goes down, every write succeeds, the
-// last value is the highest, also after reopening.
-func C10(t T, p Place) {
-	const writers, each = 64, 1000
+// last value is the highest, also after reopening. each is how many writes
+// each makes.
+func C10(t T, p Place, each int) {
+	const writers = 64
 	s := open(t, p)
 	positions := rand.New(rand.NewPCG(1, 2)).Perm(writers * each)
 	stop, watched := watch(t, s, key1)
@@ -37,7 +38,7 @@ func C10(t T, p Place) {
 	close(stop)
 	<-watched
 	for range 2 {
-		holds(t, s, key1, at(writers*each))
+		holds(t, s, key1, at(int64(writers*each)))
 		for w := range writers {
 			highest := 0
 			for _, position := range positions[w*each : (w+1)*each] {
@@ -154,19 +155,13 @@ func inFlight(from int) (add, drop *offsetstore.Txn) {
 // is in them.
 func C63(t T, p Place) {
 	s := open(t, p)
-	names := []string{"a", "b", "a#b", "b#c", "c", "a/b", "a|b", "a:b", "a\x00b", "\x00", "ключ", "日本語",
-		strings.Repeat("x", 1024), "__mqcursor__", "", "a\xff"}
-	var keys []offsetstore.Key
-	for _, topic := range names {
-		for _, client := range names {
-			keys = append(keys, key(topic, client, "0"), key(topic, "c", client))
-		}
-	}
 	want := map[offsetstore.Key]offsetstore.Value{}
-	for i, k := range keys {
-		commit(t, s, put(k, at(int64(i))))
-		commit(t, s, set(k.Topic, k.Subscriber.Name, fmt.Sprint(i)))
-		want[k] = offsetstore.Normal(at(int64(i)))
+	for i, k := range awkwardKeys() {
+		v := at(int64(i))
+		txn := put(k, v)
+		txn.Sets = []offsetstore.Record{{Space: k.Topic, Key: k.Partition, Value: []byte(k.Topic + "=" + k.Partition)}}
+		commit(t, s, txn)
+		want[k] = offsetstore.Normal(v)
 	}
 	for range 2 {
 		got := dump(t, s)
@@ -178,9 +173,29 @@ func C63(t T, p Place) {
 				t.Fatalf("%v is listed as %+v, want %+v", k, g, v)
 			}
 			holds(t, s, k, v)
+			recordIs(t, s, k.Topic, k.Partition, k.Topic+"="+k.Partition)
 		}
 		s = reopen(t, p, s)
 	}
+}
+
+// awkwardKeys are keys whose parts hold separators, so that many read the same
+// when joined, and keys of odd names.
+func awkwardKeys() (keys []offsetstore.Key) {
+	for _, sep := range []string{"#", "|", "/", ":", "\x00"} {
+		parts := []string{"a", "b" + sep + "c", "a" + sep + "b", "c" + sep + "d", "d"}
+		for _, topic := range parts {
+			for _, client := range parts {
+				for _, partition := range parts {
+					keys = append(keys, key(topic, client, partition))
+				}
+			}
+		}
+	}
+	for _, odd := range []string{"ключ", "日本語", strings.Repeat("x", 1024), "__mqcursor__", "", "a\xff", "client/a"} {
+		keys = append(keys, key(odd, "a", "0"), key("a", odd, "0"), key("a", "a", odd))
+	}
+	return keys
 }
 
 // C74: reads with odd arguments, a thousand times while acks go on, change

@@ -18,6 +18,7 @@ const (
 // die makes r a dead letter.
 func (m *Machine) die(r *rec, reason, detail string) {
 	r.death = &Dead{Offset: r.off, Attempts: r.sent, Reason: reason, Detail: detail}
+	r.due = m.now
 	m.changed = true
 	m.move(r, dying)
 }

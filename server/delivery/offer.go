@@ -164,8 +164,8 @@ func (m *Machine) takeOff(offs []int64) {
 		if r == nil || r.state != armed { // finished while it was read
 			continue
 		}
-		r.unsent = false
 		m.move(r, flying)
+		r.unsent = false
 		if r.plain() {
 			m.forget(r)
 		}

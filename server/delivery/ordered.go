@@ -42,7 +42,7 @@ func (m *Machine) hold(off int64, key uint64) Verdict {
 	}
 	m.pass(off)
 	m.next = off + 1
-	m.lineUp(m.adopt(&rec{off: off, unsent: true}), m.lanes[key])
+	m.lineUp(m.adopt(&rec{off: off, due: m.now, unsent: true}), m.lanes[key])
 	return Hold
 }
 
@@ -139,6 +139,7 @@ func (m *Machine) learn(off int64, key uint64) {
 		return
 	}
 	r := m.adopt(m.unknown.pop())
+	r.unsent = r.sent == 0
 	switch {
 	case key == 0 || m.takeTurn(off, key):
 		m.queue(r)

@@ -79,7 +79,7 @@ type run struct {
 }
 
 func (r *run) rec(off int64) *rec {
-	return &rec{off: off, sent: r.sent, spent: r.spent, breaks: r.breaks, due: r.due, unsent: r.sent == 0}
+	return &rec{off: off, sent: r.sent, spent: r.spent, breaks: r.breaks, due: r.due}
 }
 
 func (r *run) attempt(m *Machine) offsetstore.Attempt {

@@ -72,7 +72,7 @@ func (s *toy) has(b bug) bool { return s.bug == b }
 
 func (s *toy) keyOf(k offsetstore.Key) string {
 	if s.has("keys joined by a separator") {
-		return strings.Join([]string{k.Topic, k.Subscriber.String(), k.Partition}, "#")
+		return strings.Join([]string{k.Topic, k.Subscriber.Name, k.Partition}, "#") + k.Subscriber.Kind.String()
 	}
 	return string(offsetstore.AppendKey(nil, k))
 }

@@ -147,11 +147,15 @@ func (l *loop) foremost() int64 {
 	return high
 }
 
-// rearmost is the lowest.
+// rearmost is the lowest offset that any part may read next.
 func (l *loop) rearmost() int64 {
 	low := int64(-1)
 	for _, p := range l.parts {
-		if n := p.m.NextNew(); low < 0 || n < low {
+		n := p.m.NextNew()
+		if items := p.m.Next(1); len(items) > 0 {
+			n = min(n, items[0].Offset)
+		}
+		if low < 0 || n < low {
 			low = n
 		}
 	}

@@ -58,6 +58,25 @@ func Config() server.Config {
 	return c
 }
 
+// Log is a log in memory that lasts as long as the test.
+func Log(t testing.TB, o memory.Options) *memory.Backend {
+	b := memory.New(o)
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// Store is an offset store in memory that lasts as long as the test.
+func Store(t testing.TB) *memstore.Store {
+	s := memstore.New()
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// Lasting is a log and a store that outlive the instances of a test.
+func Lasting(t testing.TB) Options {
+	return Options{Backend: Log(t, memory.Options{Partitions: 1}), Store: Store(t)}
+}
+
 // Start runs an instance and waits until it serves. It is stopped with the test.
 func Start(t testing.TB, o Options) *Instance {
 	t.Helper()
@@ -70,13 +89,10 @@ func Start(t testing.TB, o Options) *Instance {
 	if !o.Real {
 		backend, store := o.Backend, o.Store
 		if backend == nil {
-			backend = memory.New(memory.Options{Partitions: cfg.Topics.Partitions})
-			t.Cleanup(func() { _ = backend.Close() })
+			backend = Log(t, memory.Options{Partitions: cfg.Topics.Partitions})
 		}
 		if store == nil {
-			s := memstore.New()
-			store = s
-			t.Cleanup(func() { _ = s.Close() })
+			store = Store(t)
 		}
 		parts.Backend = func() (storage.Backend, error) { return lent{backend}, nil }
 		parts.Store = func() (offsetstore.Store, error) { return lentStore{store}, nil }

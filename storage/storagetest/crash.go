@@ -56,9 +56,10 @@ func crashAmidAppends(c *env) {
 			})
 		}
 		fates[0][20].await(c)
+		told := reportedStored(fates)
 		c.crash()
 		wg.Wait()
-		c.wantAmong(t, reportedStored(fates))
+		c.wantAmong(t, told)
 	}
 }
 

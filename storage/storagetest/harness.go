@@ -111,28 +111,30 @@ type testCase struct {
 	run   func(c *env)
 }
 
-// Run runs every case that applies to the backend as a subtest of t.
+// Run runs every case that applies to the backend as a subtest of t, and logs
+// the others.
 func Run(t *testing.T, h Harness) {
 	h = h.withDefaults()
-	for _, tc := range casesFor(&h) {
-		t.Run(tc.name, func(t *testing.T) { tc.run(newEnv(t, &h)) })
+	for _, tc := range allCases() {
+		if tc.applies(&h) {
+			t.Run(tc.name, func(t *testing.T) { tc.run(newEnv(t, &h)) })
+		} else {
+			t.Logf("%s does not apply: the harness lacks what it needs", tc.name)
+		}
 	}
 }
 
-// casesFor lists the cases that apply.
-func casesFor(h *Harness) []testCase {
+func (tc testCase) applies(h *Harness) bool { return tc.needs == nil || tc.needs(h) }
+
+// allCases lists the cases of all areas.
+func allCases() (list []testCase) {
 	areas := [][]testCase{
 		appendCases, orderCases, frameCases, pollCases, batchCases, waitCases, cursorCases, boundsCases,
 		timeCases, trimCases, topicCases, nameCases, recreateCases, lifeCases, crashCases,
 		capabilityCases, dedupCases, fingerprintCases, concurrentCases,
 	}
-	var list []testCase
 	for _, area := range areas {
-		for _, tc := range area {
-			if tc.needs == nil || tc.needs(h) {
-				list = append(list, tc)
-			}
-		}
+		list = append(list, area...)
 	}
 	return list
 }

@@ -277,3 +277,15 @@ func join(dst []wire.Range, r wire.Range) []wire.Range {
 	}
 	return append(dst, r)
 }
+
+// Finished tells the partition that the deliveries with index from to to-1 of the
+// entry, all of this run, were acked durably.
+func (r *Run) Finished(from, to int) {
+	if r.offsets == nil {
+		r.Part.Finished(r.Epoch, r.Offset(from), r.Offset(to-1))
+		return
+	}
+	for i := from; i < to; i++ {
+		r.Part.Finished(r.Epoch, r.Offset(i), r.Offset(i))
+	}
+}

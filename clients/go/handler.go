@@ -1,0 +1,137 @@
+package ackmesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// Handler works on one delivery. nil acks it. An error nacks it: it comes again
+// after the server's backoff, or as RetryAfter and DeadLetter say, and the error's
+// text is kept with it. ErrHold leaves it open. A panic nacks it too. The delivery
+// is good until the handler returns; ctx carries the values of Subscribe's and ends
+// only when the grace at the end is over.
+type Handler func(ctx context.Context, d *Delivery) error
+
+// Subscribe delivers events to a handler until ctx ends, the Client is closed, or
+// the server refuses for good. It reconnects by itself, for as long as it takes.
+//
+// When ctx ends it takes nothing new, lets the running handlers finish for
+// SubscribeConfig.Grace, sends their acks and waits until they are confirmed, gives
+// the rest back, and returns nil; a *CloseError if something was left unconfirmed
+// or unfinished. After Close it returns ErrClosed. Any other error says why the
+// subscription cannot go on: status.Code, errors.Is with ErrSuperseded or
+// ErrEvicted, and errors.As with *SubscriptionError tell more. No handler runs any
+// more when it returns; one that ignores the end of its context holds it up.
+func (c *Client) Subscribe(ctx context.Context, cfg SubscribeConfig, h Handler) error {
+	if h == nil {
+		return errors.New("ackmesh: Subscribe without a handler")
+	}
+	s, err := c.newStream(cfg)
+	if err != nil {
+		return err
+	}
+	if err := c.enter(); err != nil {
+		s.cutLife()
+		<-s.done
+		return err
+	}
+	defer c.leave()
+	p := newPool(s, ctx, h)
+	defer p.cancel()
+	p.start(s.cfg.Concurrency)
+	select {
+	case <-ctx.Done():
+	case <-c.closing.Done():
+	case <-s.done:
+	}
+	return p.stop()
+}
+
+// workers runs handlers for a Stream.
+type workers struct {
+	s       *Stream
+	handler Handler
+	ctx     context.Context // the handlers'
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+func newPool(s *Stream, ctx context.Context, h Handler) *workers {
+	p := &workers{s: s, handler: h}
+	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return p
+}
+
+func (p *workers) start(n int) {
+	p.running.Add(n)
+	for range n {
+		go p.work()
+	}
+}
+
+// stop ends the workers, then the Stream, and returns how that went.
+func (p *workers) stop() error {
+	s := p.s
+	s.stopTaking()
+	s.beginClose()
+	grace := time.AfterFunc(max(s.cfg.Grace, 0), func() { p.cancel(); s.hurry() })
+	defer grace.Stop()
+	stopCut := context.AfterFunc(s.c.cut, p.cancel)
+	defer stopCut()
+	p.running.Wait()
+	<-s.done
+	return s.err
+}
+
+// work handles deliveries until the queue is closed.
+func (p *workers) work() {
+	defer p.running.Done()
+	var b *Batch
+	for {
+		if b = p.s.queue.share(b); b == nil {
+			return
+		}
+		for d := b.claim(); d != nil; d = b.claim() {
+			if d.stale() {
+				p.s.drop(d)
+			} else {
+				p.handle(d)
+			}
+			b.unref(1)
+		}
+	}
+}
+
+// handle runs the handler on one delivery and answers for it.
+func (p *workers) handle(d *Delivery) {
+	err := errPanic // stands if the handler does not return
+	defer func() {
+		if err == nil {
+			d.Ack()
+			return
+		}
+		if r := recover(); r != nil {
+			err = p.panicked(d, r)
+		}
+		if !errors.Is(err, ErrHold) {
+			d.Nack(err)
+		}
+	}()
+	err = p.handler(p.ctx, d)
+}
+
+var errPanic = errors.New("the handler ended its goroutine")
+
+// panicked counts and logs a handler's panic, and makes it a reason to nack.
+func (p *workers) panicked(d *Delivery, r any) error {
+	p.s.mu.Lock()
+	p.s.stats.Panics++
+	p.s.mu.Unlock()
+	p.s.log().Error("ackmesh: handler panicked", slog.Any("panic", r), slog.Any("delivery", d.Ref()), slog.String("stack", string(debug.Stack())))
+	return fmt.Errorf("panic: %v", r)
+}

@@ -111,6 +111,11 @@ func appendDeliveriesHead(b []byte, runLens []int) []byte {
 	return protowire.AppendVarint(append(b, tagResponseDeliveries), uint64(total))
 }
 
+// appendVarintHead begins a message with the tag and length of its one field.
+func appendVarintHead(tag byte, n int) []byte {
+	return protowire.AppendVarint(append(make([]byte, 0, 11+n), tag), uint64(n))
+}
+
 func appendRunLen(b []byte, n int) []byte {
 	return protowire.AppendVarint(append(b, tagDeliveriesRuns), uint64(n))
 }

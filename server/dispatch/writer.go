@@ -164,8 +164,7 @@ func (s *Stream) notePosition(a *attachment, pos position) {
 // send writes the work: the AckResult first, then the items.
 func (w *writeWork) send(s *Stream, sink Sink) error {
 	if len(w.result) > 0 {
-		msg := protowire.AppendVarint([]byte{tagResponseAckResult}, uint64(len(w.result)))
-		msg = append(msg, w.result...)
+		msg := append(appendVarintHead(tagResponseAckResult, len(w.result)), w.result...)
 		if err := sink.Send(mem.BufferSlice{mem.SliceBuffer(msg)}); err != nil {
 			w.free()
 			return err

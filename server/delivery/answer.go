@@ -16,7 +16,7 @@ type pending struct {
 // Ack finishes deliveries of the batch that begins with first. A late ack, of
 // a delivery that timed out since, finishes the offset just as well, whoever
 // holds it now. A repeated ack of what is committing is Waiting, and answered
-// with the first one; of what is durable it is Unknown.
+// with the first one; of what is durable, or was nacked, it is Unknown.
 func (m *Machine) Ack(now time.Time, s StreamID, first, mask uint64) Outcome {
 	m.at(now)
 	b := m.find(s, first)
@@ -24,7 +24,8 @@ func (m *Machine) Ack(now time.Time, s StreamID, first, mask uint64) Outcome {
 		return Outcome{Unknown: mask}
 	}
 	known := mask & (b.out | b.late)
-	o := Outcome{Waiting: mask & (known | b.pend), Unknown: mask &^ (known | b.pend)}
+	taken := mask & (known | b.pend&^b.nacked)
+	o := Outcome{Waiting: taken, Unknown: mask &^ taken}
 	if known == 0 {
 		return o
 	}
@@ -122,9 +123,9 @@ func (m *Machine) answerLater(p pending) {
 }
 
 // Nack gives deliveries back. delay < 0: the backoff. dead: no further try.
-// reason is shown in the dead letter. A delivery that timed out is Unknown:
-// it was given back then. The dead letter of a nack is yielded after the nack
-// is durable.
+// reason is shown in the dead letter. A delivery that timed out is Unknown: it
+// was given back then; so is one that was acked. The dead letter of a nack is
+// yielded after the nack is durable.
 func (m *Machine) Nack(now time.Time, s StreamID, first, mask uint64, delay time.Duration, dead bool, reason string) Outcome {
 	m.at(now)
 	b := m.find(s, first)
@@ -132,7 +133,8 @@ func (m *Machine) Nack(now time.Time, s StreamID, first, mask uint64, delay time
 		return Outcome{Unknown: mask}
 	}
 	known := mask & b.out
-	o := Outcome{Waiting: mask & (known | b.pend), Unknown: mask &^ (known | b.pend)}
+	taken := known | mask&b.pend&b.nacked
+	o := Outcome{Waiting: taken, Unknown: mask &^ taken}
 	if known == 0 {
 		return o
 	}
@@ -143,6 +145,7 @@ func (m *Machine) Nack(now time.Time, s StreamID, first, mask uint64, delay time
 	m.accept(b, known&^(fresh|o.Done), 0) // finished meanwhile: as good as acked
 	if fresh != 0 {
 		b.pend |= fresh
+		b.nacked |= fresh
 		for _, off := range b.each(fresh) {
 			m.fail(off, delay, dead, reason)
 		}

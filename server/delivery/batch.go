@@ -26,7 +26,7 @@ func (m *Machine) blank() *batch {
 // recycle keeps b for the next Sent. Nothing may point to it any more.
 func (m *Machine) recycle(b *batch) {
 	b.stream, b.again, b.listed = nil, false, false
-	b.out, b.late, b.pend = 0, 0, 0
+	b.out, b.late, b.pend, b.nacked = 0, 0, 0, 0
 	b.offs, b.parts = b.offs[:0], b.parts[:0]
 	m.free = append(m.free, b)
 }

@@ -144,6 +144,7 @@ func (m *Machine) endPending(ok bool) []Answer {
 		p := &m.commit[i]
 		answers = append(answers, Answer{Given{p.b.id, p.b.first, p.mask}, ok})
 		p.b.pend &^= p.mask
+		p.b.nacked &^= p.mask
 		switch {
 		case ok && p.nack:
 			m.sealNack(p)

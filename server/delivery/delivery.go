@@ -40,8 +40,10 @@ type Settings struct {
 	// Jitter spreads each wait evenly over ±Jitter of it. Default 0.2;
 	// negative: none.
 	Jitter float64
-	// MaxWaiting bounds the offsets that wait for a retry; at the bound
-	// nothing new is delivered. Default 1,000.
+	// MaxWaiting bounds the offsets that wait for a retry. While any waits,
+	// nothing new is delivered that would bring those waiting and those in
+	// flight together to the bound, so it holds even if all of them fail. Only
+	// what was in flight while none waited may exceed it. Default 1,000.
 	MaxWaiting int
 	// MaxAhead bounds how far above the floor new deliveries go. Default
 	// 100,000 offsets.

@@ -27,6 +27,7 @@ type batch struct {
 	out    uint64  // outstanding
 	late   uint64  // timed out: an ack still counts
 	pend   uint64  // acked or nacked, not durable yet
+	nacked uint64  // which of pend are nacked
 	again  bool    // of Next: its offsets have records
 	listed bool    // among the late ones
 	handed int64   // when it was handed over; -1: not yet

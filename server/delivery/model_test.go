@@ -144,9 +144,11 @@ func (m *model) inFlight() int {
 	return n
 }
 
-func (m *model) idle() bool {
-	return m.inFlight() == 0 && m.count(func(o *mOff) bool { return o.place == pOffered }) == 0
+func (m *model) offered() int {
+	return m.count(func(o *mOff) bool { return o.place == pOffered })
 }
+
+func (m *model) idle() bool { return m.inFlight() == 0 && m.offered() == 0 }
 
 // blocked: ordered, a lower offset of the same key is unfinished.
 func (m *model) blocked(off int64) bool {
@@ -236,7 +238,7 @@ func (m *model) paused(off int64) bool {
 	_, lone := m.lone()
 	return lone != nil || len(m.readyOnes(true)) > 0 ||
 		m.count(func(o *mOff) bool { return o.unknown }) > 0 ||
-		m.waiting() >= m.set.MaxWaiting ||
+		(m.waiting() > 0 && m.waiting()+m.inFlight()+m.offered() >= m.set.MaxWaiting) ||
 		(m.position() < m.next && off-m.position() >= m.set.MaxAhead)
 }
 
@@ -374,7 +376,9 @@ func (m *model) answer(s StreamID, first, mask uint64, ack bool, nack func(*mDel
 	for _, d := range m.batch(s, first, mask) {
 		switch d.state {
 		case dAck, dNack:
-			o.Waiting |= d.bit
+			if ack == (d.state == dAck) {
+				o.Waiting |= d.bit
+			}
 			continue
 		case dGone:
 			continue

@@ -61,7 +61,7 @@ func (m *Machine) paused(off int64) string {
 		return pausedSuspect
 	case m.unknown.n > 0:
 		return pausedKeys
-	case m.waiting() >= int64(m.set.MaxWaiting):
+	case m.tooManyWaiting():
 		return pausedWaiting
 	case m.track.floor < m.next && off-m.track.floor >= m.set.MaxAhead:
 		return pausedAhead
@@ -73,6 +73,14 @@ func (m *Machine) paused(off int64) string {
 func (m *Machine) waiting() int64 {
 	n := m.counts[waiting] + m.counts[ready] + m.counts[suspect] + m.counts[arming] + m.counts[armed] - m.turns
 	return int64(n) + m.ready.back.n + m.suspects.back.n + m.unknown.n
+}
+
+// tooManyWaiting tells whether new deliveries might bring what waits above its
+// bound. While something waits, what is in flight counts too: all of it may
+// yet fail.
+func (m *Machine) tooManyWaiting() bool {
+	n := m.waiting()
+	return n > 0 && n+int64(m.inFlight+len(m.offered)) >= int64(m.set.MaxWaiting)
 }
 
 // Next lists up to max offsets below NextNew that may be sent now, in offset

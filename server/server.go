@@ -95,6 +95,9 @@ func NewWithParts(cfg Config, logger *slog.Logger, parts Parts) (*Server, error)
 // Ready is closed once the instance serves.
 func (s *Server) Ready() <-chan struct{} { return s.up }
 
+// Metrics counts what is delivered; valid once the instance is ready.
+func (s *Server) Metrics() *dispatch.Metrics { return s.core.d.Metrics }
+
 // Addresses are valid once Run listens; nil before.
 func (s *Server) Addresses() *Addresses { return s.addr.Load() }
 

@@ -80,6 +80,19 @@ func Lasting(t testing.TB) Options {
 // Start runs an instance and waits until it serves. It is stopped with the test.
 func Start(t testing.TB, o Options) *Instance {
 	t.Helper()
+	in := StartParts(t, o, nil)
+	select {
+	case <-in.Server.Ready():
+	case err := <-in.done:
+		in.stopped = true
+		t.Fatalf("the instance did not start: %v", err)
+	}
+	return in
+}
+
+// StartParts runs an instance, its parts changed by edit, and does not wait.
+func StartParts(t testing.TB, o Options, edit func(*server.Parts)) *Instance {
+	t.Helper()
 	cfg := Config()
 	if o.Config != nil {
 		o.Config(&cfg)
@@ -97,6 +110,9 @@ func Start(t testing.TB, o Options) *Instance {
 		parts.Backend = func() (storage.Backend, error) { return lent{backend}, nil }
 		parts.Store = func() (offsetstore.Store, error) { return lentStore{store}, nil }
 	}
+	if edit != nil {
+		edit(&parts)
+	}
 	var logger *slog.Logger
 	if o.Log {
 		logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -109,12 +125,6 @@ func Start(t testing.TB, o Options) *Instance {
 	in.cancel = cancel
 	go func() { in.done <- in.Server.Run(ctx) }()
 	t.Cleanup(in.Stop)
-	select {
-	case <-in.Server.Ready():
-	case err := <-in.done:
-		in.stopped = true
-		t.Fatalf("the instance did not start: %v", err)
-	}
 	return in
 }
 
@@ -162,6 +172,12 @@ func (in *Instance) Mesh() pb.EventMeshClient { return pb.NewEventMeshClient(in.
 
 // Admin is a client of the admin service.
 func (in *Instance) Admin() pb.AdminClient { return pb.NewAdminClient(in.DialAdmin()) }
+
+// Lend is b for an instance that does not close it.
+func Lend(b storage.Backend) storage.Backend { return lent{b} }
+
+// LendStore is s for an instance that does not close it.
+func LendStore(s offsetstore.Store) offsetstore.Store { return lentStore{s} }
 
 // lent is a backend that its user does not close.
 type lent struct{ storage.Backend }

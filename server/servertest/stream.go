@@ -190,6 +190,23 @@ func (s *Stream) Take(n int) []Got {
 	return got
 }
 
+// Pending lists what has come and was not taken. It does not wait.
+func (s *Stream) Pending() []Got {
+	for {
+		select {
+		case m, ok := <-s.in:
+			if !ok {
+				s.ended, s.hasEnded = <-s.end, true
+				return s.deliveries
+			}
+			s.take(m)
+			continue
+		default:
+		}
+		return s.deliveries
+	}
+}
+
 // Quiet requires that no delivery comes for d.
 func (s *Stream) Quiet(d time.Duration) {
 	s.t.Helper()

@@ -88,13 +88,17 @@ func (a *app) run(ctx context.Context, args []string) int {
 	case errors.As(err, &reported{}):
 		return exitFailed
 	case errors.As(err, &usage):
-		a.tell("ackmesh: %s\nSee '%s --help'.\n", err, cmd.CommandPath())
+		a.tell("ackmesh: %s\nSee '%s --help'.\n", words(err), cmd.CommandPath())
 		return exitUsage
 	default:
-		a.tell("ackmesh: %s\n", err)
+		a.tell("ackmesh: %s\n", words(err))
 		return exitFailed
 	}
 }
+
+// words is an error for a person. The client library begins its errors with its
+// name, which is that of the command too.
+func words(err error) string { return strings.TrimPrefix(err.Error(), "ackmesh: ") }
 
 // rootCommand builds the tree of commands.
 func (a *app) rootCommand() *cobra.Command {
@@ -122,7 +126,7 @@ and keeps for each subscriber what it has finished.
 	root.SetErr(a.errOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
-		a.serveCommand(),
+		a.serveCommand(), a.publishCommand(), a.subscribeCommand(),
 		a.topicsCommand(), a.offsetsCommand(), a.recommendCommand(),
 		a.versionCommand(),
 	)

@@ -74,12 +74,21 @@ func (e serverError) Unwrap() error { return e.err }
 
 // Error says where, the code as the wire contract writes it, and the message.
 func (e serverError) Error() string {
-	st := status.Convert(e.err)
+	st := statusOf(e.err)
 	text := fmt.Sprintf("%s: %s: %s", e.addr, codeName(st.Code()), st.Message())
 	if st.Code() == codes.Unavailable {
 		text += " (is a server running there? 'ackmesh serve' starts one)"
 	}
 	return text
+}
+
+// statusOf returns the status within err, without what is wrapped around it.
+func statusOf(err error) *status.Status {
+	var holder interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &holder) {
+		return holder.GRPCStatus()
+	}
+	return status.Convert(err)
 }
 
 // codeName writes a code as NOT_FOUND.
@@ -101,5 +110,10 @@ var codeNames = map[string]codes.Code{
 	"DATA_LOSS": codes.DataLoss, "UNAUTHENTICATED": codes.Unauthenticated,
 }
 
-// errNoTopic is what commands say that need --topic.
-var errNoTopic = usageError{errors.New("--topic is missing: name the topic")}
+// needTopic is what commands say that cannot do without --topic.
+func needTopic(topic string) error {
+	if topic == "" {
+		return usageError{errors.New("--topic is missing: name the topic")}
+	}
+	return nil
+}

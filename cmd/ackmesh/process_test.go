@@ -185,3 +185,20 @@ func flights(t *testing.T) (path string, lines []string) {
 	}
 	return path, strings.Split(strings.TrimSpace(string(text)), "\n")
 }
+
+// printed waits until standard output has the text.
+func (p *process) printed(text string) {
+	p.t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !strings.Contains(p.out.String(), text) {
+		select {
+		case <-tick.C:
+		case <-p.ended:
+			p.t.Fatalf("it has ended:\n%s", p.errOut.String())
+		case <-deadline:
+			p.t.Fatalf("it does not print %q:\n%s", text, p.errOut.String())
+		}
+	}
+}

@@ -1,24 +1,27 @@
 package main
 
 import (
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
-	ackmeshv1 "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	ackmesh "github.com/ackmesh/ackmesh/clients/go"
 )
 
 func TestParseStart(t *testing.T) {
-	for text, want := range map[string]string{
-		"latest":                    "at:AT_LATEST",
-		"earliest":                  "at:AT_EARLIEST",
-		"0":                         "offset:0",
-		"42":                        "offset:42",
-		"2026-01-31T12:00:00Z":      "time:{seconds:1769860800}",
-		"2026-01-31T12:00:00+01:00": "time:{seconds:1769857200}",
+	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]ackmesh.Start{
+		"latest":                    ackmesh.Latest(),
+		"earliest":                  ackmesh.Earliest(),
+		"0":                         ackmesh.AtOffset(0),
+		"42":                        ackmesh.AtOffset(42),
+		"2026-01-31T12:00:00Z":      ackmesh.AtTime(noon),
+		"2026-01-31T12:00:00+01:00": ackmesh.AtTime(noon.Add(-time.Hour)),
 	} {
 		got, err := parseStart(text)
-		if err != nil || strings.ReplaceAll(got.String(), " ", "") != want {
-			t.Errorf("%s: %v, %v; want %s", text, got, err, want)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "-1", "first", "2026-01-31", "99999999999999999999"} {
@@ -31,18 +34,19 @@ func TestParseStart(t *testing.T) {
 func TestParseMode(t *testing.T) {
 	tests := []struct {
 		mode, share, filter string
-		want                ackmeshv1.Mode
+		want                ackmesh.Mode
 		err                 string
 	}{
-		{"", "", "", ackmeshv1.Mode_MODE_BROADCAST, ""},
-		{"", "s", "", ackmeshv1.Mode_MODE_LOAD_BALANCE, ""},
-		{"", "", "f", ackmeshv1.Mode_MODE_MULTICAST, ""},
-		{"load-balance", "", "", ackmeshv1.Mode_MODE_LOAD_BALANCE, ""},
-		{"multicast", "", "", ackmeshv1.Mode_MODE_MULTICAST, ""},
+		{"", "", "", ackmesh.Broadcast, ""},
+		{"", "s", "", ackmesh.LoadBalance, ""},
+		{"", "", "f", ackmesh.Multicast, ""},
+		{"load-balance", "", "", ackmesh.LoadBalance, ""},
+		{"multicast", "", "f", ackmesh.Multicast, ""},
+		{"multicast", "", "", 0, "needs a --filter"},
 		{"broadcast", "s", "", 0, "--share"},
 		{"broadcast", "", "f", 0, "--filter"},
 		{"load-balance", "s", "f", 0, "--filter"},
-		{"", "s", "f", 0, "--share"},
+		{"", "s", "f", 0, "--filter"},
 		{"all", "", "", 0, `--mode "all" is unknown`},
 	}
 	for _, tt := range tests {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -41,12 +43,18 @@ func (t *table) flush() error {
 	return t.w.Flush()
 }
 
-// printJSON prints an answer as the wire contract's JSON.
+// printJSON prints an answer as the wire contract's JSON. It is indented here since
+// protojson varies its spaces on purpose.
 func printJSON(to io.Writer, m proto.Message) error {
-	text, err := protojson.MarshalOptions{Multiline: true, EmitUnpopulated: true}.Marshal(m)
+	text, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(m)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to, "%s\n", text)
+	var out bytes.Buffer
+	if err := json.Indent(&out, text, "", "  "); err != nil {
+		return err
+	}
+	out.WriteByte('\n')
+	_, err = to.Write(out.Bytes())
 	return err
 }

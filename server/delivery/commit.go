@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ackmesh/ackmesh/offset"
 	"github.com/ackmesh/ackmesh/offsetstore"
 )
 
@@ -65,42 +64,51 @@ func (m *Machine) attempts() []offsetstore.Attempt {
 
 // recorded are the attempts of offsets that have a record.
 func (m *Machine) recorded() []offsetstore.Attempt {
-	var out []offsetstore.Attempt
-	for _, r := range m.order.list(len(m.hist)) {
+	recs := m.order.list(len(m.hist))
+	if len(recs) == 0 {
+		return nil
+	}
+	out := make([]offsetstore.Attempt, 0, m.attemptsBefore+m.attemptsBefore/8+8)
+	wall := m.clock.UnixMilli()
+	for _, r := range recs {
 		if r.off >= m.high || r.state == gone || r.state == acked {
 			continue
 		}
-		if a := m.attempt(r); a.Sent != 1 || a.Spent != 0 || a.Breaks != 0 || a.Due != 0 {
-			out = joinAttempt(out, a)
+		sent, due := m.saved(r, wall)
+		if sent == 1 && r.spent == 0 && r.breaks == 0 && due == 0 {
+			continue
 		}
+		if n := len(out) - 1; n >= 0 && out[n].Last+1 == r.off && same(&out[n], sent, r.spent, r.breaks, due) {
+			out[n].Last = r.off
+			continue
+		}
+		out = append(out, offsetstore.Attempt{Range: oneOffset(r.off), Sent: sent, Spent: r.spent, Breaks: r.breaks, Due: due})
 	}
+	m.attemptsBefore = len(out)
 	return out
 }
 
-// attempt is what is saved of r. Due tells a crash what it costs: 0, it may
-// have been in flight; above, it was not.
-func (m *Machine) attempt(r *rec) offsetstore.Attempt {
-	a := offsetstore.Attempt{Range: oneOffset(r.off), Sent: r.sent, Spent: r.spent, Breaks: r.breaks}
+// saved is what is saved of r apart from its counters. Due tells a crash what
+// it costs: 0, it may have been in flight; above, it was not.
+func (m *Machine) saved(r *rec, wall int64) (sent int32, due int64) {
 	switch r.state {
 	case arming:
-		a.Sent++
+		return r.sent + 1, 0
 	case armed, flying:
-	default:
-		a.Due = m.wall(r.due)
+		return r.sent, 0
 	}
-	return a
+	return r.sent, wallTime(wall, r.due-m.now)
+}
+
+func same(a *offsetstore.Attempt, sent, spent, breaks int32, due int64) bool {
+	return a.Sent == sent && a.Spent == spent && a.Breaks == breaks && a.Due == due
 }
 
 // joinAttempt appends a, as part of the last run if it goes on with it.
 func joinAttempt(to []offsetstore.Attempt, a offsetstore.Attempt) []offsetstore.Attempt {
-	if n := len(to); n > 0 && to[n-1].Last+1 == a.First {
-		whole := offset.Range{First: to[n-1].First, Last: a.Last}
-		last := to[n-1]
-		last.Range = a.Range
-		if last == a {
-			to[n-1].Range = whole
-			return to
-		}
+	if n := len(to) - 1; n >= 0 && to[n].Last+1 == a.First && same(&to[n], a.Sent, a.Spent, a.Breaks, a.Due) {
+		to[n].Last = a.Last
+		return to
 	}
 	return append(to, a)
 }

@@ -56,8 +56,10 @@ type Machine struct {
 	cur        []pending // answers for the next commit
 	commit     []pending // answers of the commit under way
 	arming     []*rec    // armed by it, if it succeeds
-	saving     mark      // what it saves as finished
-	durable    mark      // what is saved as finished
+
+	attemptsBefore int  // how many the last Snapshot had
+	saving         mark // what it saves as finished
+	durable        mark // what is saved as finished
 
 	items []Item
 }
@@ -110,10 +112,9 @@ func (m *Machine) after(d time.Duration) int64 {
 	return m.now + int64(d)
 }
 
-// wall is a time inside as ms since 1970, at least 1.
-func (m *Machine) wall(at int64) int64 {
-	return max(1, m.clock.UnixMilli()+(at-m.now)/int64(time.Millisecond))
-}
+// wallTime is a time d ns from now, which is in ms since 1970, in the same unit;
+// at least 1.
+func wallTime(now, d int64) int64 { return max(1, now+d/int64(time.Millisecond)) }
 
 // NextNew is the lowest offset that was not offered yet.
 func (m *Machine) NextNew() int64 { return m.next }

@@ -83,7 +83,7 @@ func (r *run) rec(off int64) *rec {
 }
 
 func (r *run) attempt(m *Machine) offsetstore.Attempt {
-	return offsetstore.Attempt{Range: r.Range, Sent: r.sent, Spent: r.spent, Breaks: r.breaks, Due: m.wall(r.due)}
+	return offsetstore.Attempt{Range: r.Range, Sent: r.sent, Spent: r.spent, Breaks: r.breaks, Due: wallTime(m.clock.UnixMilli(), r.due-m.now)}
 }
 
 // backlog holds restored offsets that have no record yet, so that a start

@@ -14,8 +14,9 @@ import (
 // high mark was in flight when the process died and has spent an attempt by
 // it, except what Attempts says was waiting (Due > 0): that keeps its count
 // and its due time, brought forward to at most the longest backoff from now.
-// What has no attempt left (the budget may have been lowered) is a dead letter
-// at once, for the reason SPENT. rnd is the machine's own from now on; nil: no
+// What has no attempt left is a dead letter at once: for the reason BROKEN if it
+// was alone in flight, else SPENT (the budget was lowered, or its letter was
+// under way). rnd is the machine's own from now on; nil: no
 // jitter.
 func New(set Settings, v offsetstore.Value, now time.Time, rnd *rand.Rand) *Machine {
 	m := empty(set.normal(), now, rnd)
@@ -76,19 +77,19 @@ func crashedAlone(runs []offsetstore.Attempt) bool {
 // restore takes in a run of unfinished offsets.
 func (m *Machine) restore(a offsetstore.Attempt, alone bool) {
 	r := run{Range: a.Range, sent: max(a.Sent, 0), spent: max(a.Spent, 0), breaks: max(a.Breaks, 0)}
+	reason := ReasonSpent
 	switch {
 	case int(r.spent) >= m.set.MaxAttempts:
-		m.restoreDying(r)
-		return
 	case a.Due > 0:
 		r.due = m.dueAgain(a.Due)
 	default:
+		reason = ReasonBroken
 		r.sent = max(r.sent, 1)
 		r.spent, r.breaks = m.breakCosts(r.spent, r.breaks, alone)
 	}
 	switch {
 	case int(r.spent) >= m.set.MaxAttempts:
-		m.restoreDying(r)
+		m.restoreDying(r, reason)
 	case m.set.Ordered:
 		m.unknown.push(r)
 	case r.due > m.now:
@@ -117,9 +118,9 @@ func (m *Machine) restoreWaiting(r run) {
 	}
 }
 
-func (m *Machine) restoreDying(r run) {
+func (m *Machine) restoreDying(r run, reason string) {
 	detail := fmt.Sprintf("found at start: %d attempts spent, %d allowed", r.spent, m.set.MaxAttempts)
 	for off := r.First; off <= r.Last; off++ {
-		m.die(m.adopt(r.rec(off)), ReasonSpent, detail)
+		m.die(m.adopt(r.rec(off)), reason, detail)
 	}
 }

@@ -117,6 +117,9 @@ func (s *Service) DeleteTopic(ctx context.Context, req *pb.DeleteTopicRequest) (
 		return nil, fail(err)
 	}
 	s.d.LookSoon()
+	if err := s.d.DeleteTopicState(ctx, req.GetTopic()); err != nil {
+		return nil, fail(err)
+	}
 	return &pb.DeleteTopicResponse{}, nil
 }
 

@@ -17,7 +17,7 @@ const commitRetry = 250 * time.Millisecond
 // commit submits what changed. One commit of a part is under way at a time, so
 // that all that comes meanwhile shares the next.
 func (l *loop) commit(p *part, now time.Time) {
-	if p.committing || !p.m.Dirty() || now.Before(p.retryAt) {
+	if p.committing || !p.m.Dirty() || now.Before(p.retryAt) || l.frozen[p.key.Subscriber] != nil {
 		return
 	}
 	p.retryAt = time.Time{}
@@ -59,6 +59,9 @@ func (l *loop) committed(p *part, err error, now time.Time) {
 	if err == nil {
 		l.d.Metrics.Acked.Add(int64(acked))
 		l.tellPosition(p)
+	}
+	if f := l.frozen[p.key.Subscriber]; f != nil {
+		f.settled()
 	}
 	l.touch(p)
 	l.enlist(p)

@@ -47,7 +47,7 @@ func (l *loop) above(high int64, now time.Time) {
 				"subscriber", p.key.Subscriber.String(), "position", p.m.NextNew(), "max", high, "wait", l.d.cfg.CorrectionWait)
 		case now.Sub(p.aboveSince) >= l.d.cfg.CorrectionWait:
 			from := p.m.Position()
-			l.restart(p, min(from, high), p.log.TopicID)
+			l.restart(p, p.m.Epoch()+1, min(from, high), p.log.TopicID)
 			l.corrected(p, from, high, "the log has ended below the position")
 		}
 	}
@@ -65,9 +65,9 @@ func (l *loop) corrected(p *part, from, to int64, why string) {
 }
 
 // restart begins a new epoch of a part at a position.
-func (l *loop) restart(p *part, at int64, topicID string) {
+func (l *loop) restart(p *part, epoch uint64, at int64, topicID string) {
 	p.aboveSince = time.Time{}
-	for _, g := range p.m.Reset(p.m.Epoch()+1, at) {
+	for _, g := range p.m.Reset(epoch, at) {
 		if s := l.d.streamByID(g.Stream); s != nil {
 			s.tell(StatusStale, g.First, g.Mask, true)
 		}
@@ -90,7 +90,7 @@ func (l *loop) recreate(topicID string, low int64) {
 			continue
 		}
 		from := p.m.Position()
-		l.restart(p, low, topicID)
+		l.restart(p, p.m.Epoch()+1, low, topicID)
 		l.corrected(p, from, low, "the topic was deleted and created again")
 	}
 }

@@ -55,6 +55,18 @@ func DeadLetterTopic(topic string) string {
 	return topic[:cut] + "~" + hex.EncodeToString(sum[:8]) + DeadLetterSuffix
 }
 
+// ensureDeadLetters makes the topic of a topic's dead letters, so that there is
+// room for them when they come.
+func (d *Dispatcher) ensureDeadLetters(ctx context.Context, topic string) error {
+	if strings.HasSuffix(topic, DeadLetterSuffix) {
+		return nil
+	}
+	if _, err := d.backend.EnsureTopic(ctx, DeadLetterTopic(topic)); err != nil {
+		return fmt.Errorf("the topic of its dead letters is needed: %w", err)
+	}
+	return nil
+}
+
 // letterID is the hash of what makes a dead letter one.
 func letterID(key offsetstore.Key, off int64, epoch uint64) string {
 	h := sha256.New()
@@ -104,7 +116,7 @@ func (l *loop) buried(p *part, dead delivery.Dead, let Letter, err error) {
 	if err != nil {
 		l.d.warn("dead letter has no ledger entry", "id", let.ID, "error", err)
 	} else {
-		p.letters = append(p.letters, offsetstore.Record{Space: ledgerSpace, Key: ledgerKey(let.Topic, let.ID), Value: raw})
+		p.letters = append(p.letters, offsetstore.Record{Space: ledgerSpace, Key: let.key(), Value: raw})
 	}
 	p.m.Finish(dead.Offset)
 	l.touch(p)
@@ -135,7 +147,13 @@ func (l *loop) revive(now time.Time) {
 	l.undead = kept
 }
 
-func ledgerKey(topic, id string) string { return fmt.Sprintf("%d:%s%s", len(topic), topic, id) }
+// ledgerPrefix is what the keys of a topic's letters begin with.
+func ledgerPrefix(topic string) string { return fmt.Sprintf("%d:%s", len(topic), topic) }
+
+// key orders the letters of a topic by the time of their death.
+func (let *Letter) key() string {
+	return fmt.Sprintf("%s%016x%s", ledgerPrefix(let.Topic), let.Time, let.ID)
+}
 
 // writeLetter notes the intent, then publishes the letter.
 func (d *Dispatcher) writeLetter(ctx context.Context, let *Letter) error {

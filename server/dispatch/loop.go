@@ -72,6 +72,7 @@ type loop struct {
 	fetchAt time.Time      // no catch-up read before, after an error
 	next    time.Time      // earliest deadline of all parts
 	undead  []undead
+	frozen  map[offsetstore.Subscriber]*freeze
 	timer   *time.Timer
 	enc     encoder
 	done    chan struct{}
@@ -83,6 +84,7 @@ func newLoop(t *topic, partition string) *loop {
 		wakeup:  make(chan struct{}, 1),
 		parts:   map[offsetstore.Subscriber]*part{},
 		fetches: map[int64]bool{},
+		frozen:  map[offsetstore.Subscriber]*freeze{},
 		done:    make(chan struct{}),
 	}
 	l.tail = tailer{l: l, req: make(chan storage.PollRequest, 1), done: make(chan struct{})}
@@ -243,6 +245,10 @@ func (l *loop) touch(p *part) {
 // answered feeds an ack, nack or extension to the machine.
 func (l *loop) answered(ev event, now time.Time) {
 	p, final := ev.p, ev.kind != evExtend
+	if f := l.frozen[p.key.Subscriber]; f != nil {
+		f.deferred = append(f.deferred, ev)
+		return
+	}
 	if l.parts[p.key.Subscriber] != p || ev.epoch != p.m.Epoch() {
 		if final {
 			ev.stream.tell(StatusStale, ev.first, ev.mask, true)
@@ -350,7 +356,7 @@ func (l *loop) schedule(p *part, now time.Time) {
 
 // retire drops a part that no stream holds and that has nothing to commit.
 func (l *loop) retire(p *part) {
-	if len(p.atts) > 0 || p.committing || (p.m.Dirty() && !p.lost) {
+	if len(p.atts) > 0 || p.committing || (p.m.Dirty() && !p.lost) || l.frozen[p.key.Subscriber] != nil {
 		return
 	}
 	delete(l.parts, p.key.Subscriber)

@@ -27,7 +27,8 @@ const (
 type fetched struct {
 	req     storage.PollRequest
 	batch   *storage.Batch
-	expires []int64 // of each record, ms since 1970; nil: none expires
+	expires []int64  // as in chunk
+	to      []string // as in chunk
 	err     error
 }
 
@@ -62,27 +63,38 @@ func (d *Dispatcher) read(ctx context.Context, l *loop, req storage.PollRequest)
 	b := d.newBatch()
 	err := d.backend.Poll(ctx, req, b)
 	d.Metrics.Reads.Add(1)
-	l.post(event{kind: evChunk, chunk: &fetched{req: req, batch: b, expires: expiries(b), err: err}})
+	f := &fetched{req: req, batch: b, err: err}
+	f.expires, f.to = survey(b)
+	l.post(event{kind: evChunk, chunk: f})
 }
 
-// expiries lists when records expire; nil when none does.
-func expiries(b *storage.Batch) []int64 {
-	var list []int64
+// survey lists when records expire and to whom they are addressed; nil when none
+// does or is.
+func survey(b *storage.Batch) (expires []int64, to []string) {
 	for i := range b.Records {
 		rec := &b.Records[i]
-		ttl, ok := frame.View(rec.Frame).Attr(frame.AttrTTL)
-		if !ok {
-			continue
+		for name, value := range frame.View(rec.Frame).Attributes() {
+			switch len(name) {
+			case len(frame.AttrTTL):
+				if ms, ok := frame.ParseTTL(value); ok && string(name) == frame.AttrTTL {
+					expires = at(expires, i, len(b.Records), max(rec.Time+ms, 1))
+				}
+			case len(frame.AttrToSubscriber):
+				if string(name) == frame.AttrToSubscriber {
+					to = at(to, i, len(b.Records), string(value))
+				}
+			}
 		}
-		ms, ok := frame.ParseTTL(ttl)
-		if !ok {
-			continue
-		}
-		if list == nil {
-			list = make([]int64, len(b.Records))
-		}
-		list[i] = max(rec.Time+ms, 1)
 	}
+	return expires, to
+}
+
+// at sets element i of a list that is made when the first is set.
+func at[T any](list []T, i, n int, v T) []T {
+	if list == nil {
+		list = make([]T, n)
+	}
+	list[i] = v
 	return list
 }
 
@@ -210,7 +222,7 @@ func (l *loop) takeChunk(f *fetched, tail bool) {
 		}
 		return
 	}
-	c := &chunk{start: start, next: b.Next, batch: b, expires: f.expires}
+	c := &chunk{start: start, next: b.Next, batch: b, expires: f.expires, to: f.to}
 	if !l.cache.insert(c) {
 		l.d.freeBatch(b)
 		return

@@ -32,7 +32,7 @@ const (
 // another turn at once.
 func (l *loop) serve(p *part, now time.Time) bool {
 	for range turnBatches {
-		if len(p.atts) == 0 || l.d.blocked() {
+		if len(p.atts) == 0 || l.d.blocked() || l.frozen[p.key.Subscriber] != nil {
 			return false
 		}
 		if l.sendBatch(p, p.pick(), now) != sentBatch {
@@ -166,7 +166,7 @@ func (l *loop) fillNew(p *part) progress {
 		}
 		recs := c.batch.Records
 		for i := c.index(next); i < len(recs); i++ {
-			if stop := l.offer(p, &recs[i], c.expired(i, e.now)); stop {
+			if stop := l.offer(p, &recs[i], c.expired(i, e.now), c.foreign(i, p.sub)); stop {
 				return nothing
 			}
 		}
@@ -178,12 +178,12 @@ func (l *loop) fillNew(p *part) progress {
 }
 
 // offer offers one record and encodes it if it may go; stop ends the batch.
-func (l *loop) offer(p *part, rec *storage.Record, expired bool) (stop bool) {
+func (l *loop) offer(p *part, rec *storage.Record, expired, foreign bool) (stop bool) {
 	e := &l.enc
 	if e.full() {
 		return true
 	}
-	skip := expired || !p.sub.matches(rec)
+	skip := expired || foreign || !p.sub.matches(rec)
 	if !skip && !e.fits(rec) {
 		if len(e.offs) > 0 {
 			return true

@@ -55,7 +55,6 @@ type Stream struct {
 	bytes     int64       // in flight
 	queue     []queued
 	queuedB   int
-	starved   []*part // denied for lack of ids, bytes or queue
 	out       outcomes
 	pending   int // acks and nacks that are not answered yet
 	posDirty  []*attachment
@@ -63,6 +62,11 @@ type Stream struct {
 	ending    bool // no new deliveries
 	closed    bool // the writer ends when everything is written
 	closeErr  error
+	// inHand: the writer is writing deliveries; onWritten is closed when it
+	// has written them.
+	inHand    bool
+	onWritten []chan struct{}
+	isEvicted bool
 }
 
 // outBatch is a batch of deliveries that was sent and is not answered.

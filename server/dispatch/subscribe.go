@@ -114,6 +114,10 @@ func (d *Dispatcher) Subscribe(ctx context.Context, s *Stream, spec Subscription
 	if err != nil {
 		return nil, err
 	}
+	if err := d.ensureDeadLetters(ctx, spec.Topic); err != nil {
+		t.release()
+		return nil, err
+	}
 	b := &binding{s: s, id: spec.ID, limit: spec.MaxInFlight}
 	if err := t.join(ctx, b, spec.Subscriber, spec.Settings, spec.Filter); err != nil {
 		t.release()
@@ -145,6 +149,11 @@ func (d *Dispatcher) Activate(sub *Subscribed) {
 	key := ownerKey{b.topic.name, b.sub.key, b.s.cfg.ClientID}
 	d.mu.Lock()
 	old := d.owners[key]
+	if old != nil && old.s.id > b.s.id { // overtaken while it was opened
+		d.mu.Unlock()
+		d.supersede(b)
+		return
+	}
 	d.owners[key] = b
 	d.mu.Unlock()
 	if old != nil {

@@ -74,6 +74,7 @@ func (a Settings) differs(b Settings) (field string, have, want any) {
 // subscriber is who owns progress on a topic, while it has streams here.
 type subscriber struct {
 	key      offsetstore.Subscriber
+	name     string // key as text
 	topic    string
 	settings Settings // fixed while live > 0
 	filter   Filter
@@ -115,7 +116,7 @@ func (t *topic) join(ctx context.Context, b *binding, key offsetstore.Subscriber
 	t.mu.Lock()
 	sub := t.subs[key]
 	if sub == nil {
-		sub = &subscriber{key: key, topic: t.name, settings: want, filter: filter, sem: make(chan struct{}, 1)}
+		sub = &subscriber{key: key, name: key.String(), topic: t.name, settings: want, filter: filter, sem: make(chan struct{}, 1)}
 		t.subs[key] = sub
 	}
 	if field, have, asked := sub.settings.differs(want); field != "" {

@@ -12,8 +12,14 @@ import (
 type chunk struct {
 	start, next int64
 	batch       *storage.Batch
-	expires     []int64 // when each record expires, ms since 1970; 0: never; nil: none does
-	used        uint64  // the cache's clock when it was last read
+	expires     []int64  // when each record expires, ms since 1970; 0: never; nil: none does
+	to          []string // whom each record is addressed to; "": all; nil: all are
+	used        uint64   // the cache's clock when it was last read
+}
+
+// foreign tells whether record i is addressed to another subscriber.
+func (c *chunk) foreign(i int, sub *subscriber) bool {
+	return c.to != nil && c.to[i] != "" && c.to[i] != sub.name
 }
 
 // expired tells whether record i has passed its time to live.

@@ -30,7 +30,9 @@ func (s *Stream) Write(sink Sink) error {
 		<-s.wake
 		for {
 			more, ended := s.takeWork(&w)
-			if err := w.send(s, sink); err != nil {
+			err := w.send(s, sink)
+			s.written()
+			if err != nil {
 				s.finish(err)
 				s.drop()
 				return err
@@ -79,9 +81,21 @@ func (s *Stream) takeWork(w *writeWork) (more, ended bool) {
 	}
 	ended = s.closed
 	more = k > 0 || len(w.result) > 0
+	s.inHand = k > 0 && w.items[0].run != nil
 	s.mu.Unlock()
 	wakeAll(starved, nil)
 	return more, ended
+}
+
+// written says that what takeWork took is written.
+func (s *Stream) written() {
+	s.mu.Lock()
+	s.inHand = false
+	for _, ch := range s.onWritten {
+		close(ch)
+	}
+	s.onWritten = nil
+	s.mu.Unlock()
 }
 
 // queueHeadIsRun tells whether acks may be told before the taken items: Opened

@@ -11,9 +11,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/ackmesh/ackmesh/frame"
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 	"github.com/ackmesh/ackmesh/offsetstore"
 	"github.com/ackmesh/ackmesh/server/dispatch"
+	"github.com/ackmesh/ackmesh/server/filter"
 	"github.com/ackmesh/ackmesh/storage"
 )
 
@@ -176,7 +178,7 @@ func (l Limits) subscription(client string, s *pb.Subscription) (dispatch.Subscr
 		return spec, err
 	}
 	var err error
-	spec.Start, err = placeOf(s.GetStart())
+	spec.Start, err = PlaceOf(s.GetStart())
 	return spec, err
 }
 
@@ -202,9 +204,9 @@ func modeOf(client string, s *pb.Subscription, spec *dispatch.Subscription) erro
 		spec.Settings.Mode = dispatch.Broadcast
 	case pb.Mode_MODE_MULTICAST:
 		spec.Settings.Mode = dispatch.Multicast
-		f, err := compileFilter(s.GetFilter())
+		f, err := filter.Compile(s.GetFilter())
 		if err != nil {
-			return err
+			return invalid("filter", err.Error())
 		}
 		spec.Filter = f
 	default:
@@ -213,7 +215,8 @@ func modeOf(client string, s *pb.Subscription, spec *dispatch.Subscription) erro
 	return nil
 }
 
-func placeOf(s *pb.Start) (dispatch.Place, error) {
+// PlaceOf checks a Start; unset is the latest.
+func PlaceOf(s *pb.Start) (dispatch.Place, error) {
 	var p dispatch.Place
 	switch s.GetMatch() {
 	case pb.Start_TIME_MATCH_UNSPECIFIED, pb.Start_TIME_MATCH_NEAREST:
@@ -314,4 +317,18 @@ func parseDuration(v []byte) (time.Duration, error) {
 		return 0, invalid("duration", "is negative, or longer than ten years")
 	}
 	return time.Duration(sec)*time.Second + time.Duration(nanos), nil
+}
+
+// FrameMessage is a stored frame as a message, the mesh's own stamps included.
+func FrameMessage(v frame.View) *pb.EventMeshFrame {
+	m := &pb.EventMeshFrame{
+		Type: pb.MessageType(v.Type()), Flags: uint32(v.Flags()), Seq: v.Seq(), Data: append([]byte(nil), v.Data()...),
+	}
+	for name, value := range v.Attributes() {
+		if m.Attributes == nil {
+			m.Attributes = map[string]string{}
+		}
+		m.Attributes[string(name)] = string(value)
+	}
+	return m
 }

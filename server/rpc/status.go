@@ -39,6 +39,8 @@ var codeOf = []struct {
 	{dispatch.ErrDraining, codes.Unavailable},
 	{dispatch.ErrStopping, codes.Unavailable},
 	{dispatch.ErrSuperseded, codes.Aborted},
+	{dispatch.ErrEvicted, codes.ResourceExhausted},
+	{dispatch.ErrBusy, codes.FailedPrecondition},
 	{dispatch.ErrSubscriptionExists, codes.AlreadyExists},
 	{dispatch.ErrNoSubscription, codes.NotFound},
 	{context.DeadlineExceeded, codes.DeadlineExceeded},

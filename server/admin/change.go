@@ -1,0 +1,138 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"time"
+
+	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/server/dispatch"
+	"github.com/ackmesh/ackmesh/server/rpc"
+	"github.com/ackmesh/ackmesh/storage"
+)
+
+func subscriberOf(text string) (offsetstore.Subscriber, error) {
+	sub, err := offsetstore.ParseSubscriber(text)
+	if err != nil {
+		return sub, fmt.Errorf("%w: %w", err, storage.ErrInvalid)
+	}
+	return sub, nil
+}
+
+// ResetOffset moves a subscriber's position.
+func (s *Service) ResetOffset(ctx context.Context, req *pb.ResetOffsetRequest) (*pb.ResetOffsetResponse, error) {
+	sub, err := subscriberOf(req.GetSubscriber())
+	if err != nil {
+		return nil, fail(err)
+	}
+	if req.GetTo().GetPlace() == nil {
+		return nil, fail(fmt.Errorf("to is not set: give LATEST, EARLIEST, an offset or a time: %w", storage.ErrInvalid))
+	}
+	place, err := rpc.PlaceOf(req.GetTo())
+	if err != nil {
+		return nil, fail(err)
+	}
+	moved, err := s.d.Reset(ctx, dispatch.ResetRequest{
+		Topic: req.GetTopic(), Subscriber: sub, Partition: req.GetPartition(), To: place, DryRun: req.GetDryRun(),
+	})
+	if err != nil {
+		return nil, fail(err)
+	}
+	out := &pb.ResetOffsetResponse{}
+	for _, m := range moved {
+		p := &pb.ResetPartition{Partition: m.Partition, From: m.From, To: m.To, Epoch: m.Epoch, Warning: m.Warning, Records: m.To - m.From}
+		if m.To < m.From {
+			p.Records = m.From - m.To
+			if p.Warning != "" {
+				p.Warning += "; "
+			}
+			p.Warning += fmt.Sprintf("about %d records come again, read from the disk where they are old", p.Records)
+		}
+		out.Partitions = append(out.Partitions, p)
+	}
+	return out, nil
+}
+
+// DeleteSubscriber removes a subscriber's progress.
+func (s *Service) DeleteSubscriber(ctx context.Context, req *pb.DeleteSubscriberRequest) (*pb.DeleteSubscriberResponse, error) {
+	sub, err := subscriberOf(req.GetSubscriber())
+	if err != nil {
+		return nil, fail(err)
+	}
+	if err := s.d.DeleteSubscriber(ctx, req.GetTopic(), sub); err != nil {
+		return nil, fail(err)
+	}
+	return &pb.DeleteSubscriberResponse{}, nil
+}
+
+// EvictClient ends a client's streams.
+func (s *Service) EvictClient(_ context.Context, req *pb.EvictClientRequest) (*pb.EvictClientResponse, error) {
+	if err := storage.CheckName("client_id", req.GetClientId()); err != nil {
+		return nil, fail(err)
+	}
+	why := req.GetReason()
+	if why == "" {
+		why = "evicted by an operator"
+	}
+	return &pb.EvictClientResponse{Streams: int32(s.d.Evict(req.GetClientId(), why))}, nil
+}
+
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// ListDeadLetters browses dead letters.
+func (s *Service) ListDeadLetters(ctx context.Context, req *pb.ListDeadLettersRequest) (*pb.ListDeadLettersResponse, error) {
+	size := int(req.GetPageSize())
+	switch {
+	case size < 0 || size > maxPage:
+		return nil, fail(fmt.Errorf("page_size is %d, 1 to %d are allowed: %w", size, maxPage, storage.ErrInvalid))
+	case size == 0:
+		size = defaultPage
+	}
+	if err := storage.CheckName("topic", req.GetTopic()); err != nil {
+		return nil, fail(err)
+	}
+	list, next, err := s.d.Letters(dispatch.LetterQuery{Topic: req.GetTopic(), Subscriber: req.GetSubscriber(), After: req.GetPageToken(), Limit: size})
+	if err != nil {
+		return nil, fail(err)
+	}
+	out := &pb.ListDeadLettersResponse{NextPageToken: next}
+	for _, let := range list {
+		m := &pb.DeadLetter{
+			Id: let.ID, Topic: let.Topic, Subscriber: let.Subscriber, Partition: let.Partition, Offset: let.Offset,
+			Reason: let.Reason, Attempts: let.Attempts, Time: timestamppb.New(time.UnixMilli(let.Time)),
+		}
+		if let.Detail != "" {
+			m.Reason += ": " + let.Detail
+		}
+		if v, err := s.d.LetterFrame(ctx, let); err == nil && v != nil {
+			m.Frame = rpc.FrameMessage(v)
+		}
+		out.DeadLetters = append(out.DeadLetters, m)
+	}
+	return out, nil
+}
+
+// ReplayDeadLetters publishes dead letters again.
+func (s *Service) ReplayDeadLetters(ctx context.Context, req *pb.ReplayDeadLettersRequest) (*pb.ReplayDeadLettersResponse, error) {
+	n, err := s.d.Replay(ctx, dispatch.LetterQuery{Topic: req.GetTopic(), Subscriber: req.GetSubscriber(), IDs: req.GetIds()})
+	if err != nil {
+		return nil, fail(err)
+	}
+	return &pb.ReplayDeadLettersResponse{Replayed: n}, nil
+}
+
+// PurgeDeadLetters forgets dead letters.
+func (s *Service) PurgeDeadLetters(ctx context.Context, req *pb.PurgeDeadLettersRequest) (*pb.PurgeDeadLettersResponse, error) {
+	n, err := s.d.Purge(ctx, dispatch.LetterQuery{Topic: req.GetTopic(), Subscriber: req.GetSubscriber(), IDs: req.GetIds()})
+	if err != nil {
+		return nil, fail(err)
+	}
+	return &pb.PurgeDeadLettersResponse{Purged: n}, nil
+}

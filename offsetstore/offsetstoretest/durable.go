@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,12 +97,11 @@ func orderOfSubmits(t T, p Place) {
 			t.Fatalf("commit: %v", err)
 		}
 		mu.Lock()
-		for i, o := range order {
-			if o != i {
-				t.Fatalf("answer %d was that of transaction %d", i, o)
-			}
-		}
+		answered := slices.Clone(order)
 		mu.Unlock()
+		if !slices.IsSorted(answered) {
+			t.Fatalf("answers came in the order %v", answered)
+		}
 		recordIs(t, s, "space", "key", "99")
 	}
 }

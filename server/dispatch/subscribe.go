@@ -159,6 +159,10 @@ func (d *Dispatcher) Activate(sub *Subscribed) {
 	if old != nil {
 		d.supersede(old)
 	}
+	if b.isGone() { // the stream has ended meanwhile
+		d.disown(key, b)
+		return
+	}
 	for _, l := range sub.loops {
 		l.attach(b)
 	}
@@ -182,11 +186,7 @@ func (l *loop) attach(b *binding) {
 }
 
 func (l *loop) attachNow(b *binding) {
-	b.s.mu.Lock()
-	gone := b.gone
-	timeout := b.s.cfg.AckTimeout
-	b.s.mu.Unlock()
-	if gone {
+	if b.isGone() {
 		return
 	}
 	p := l.parts[b.sub.key]
@@ -206,7 +206,7 @@ func (l *loop) attachNow(b *binding) {
 		return
 	}
 	p.absentAt, p.lost = 0, false
-	p.m.Attach(b.s.id, timeout)
+	p.m.Attach(b.s.id, b.s.cfg.AckTimeout)
 	p.atts = append(p.atts, &attachment{b: b, p: p})
 	l.touch(p)
 	l.enlist(p)
@@ -247,12 +247,7 @@ func (d *Dispatcher) detach(b *binding, broken bool) bool {
 	b.gone = true
 	delete(s.bindings, b.id)
 	s.mu.Unlock()
-	key := ownerKey{b.topic.name, b.sub.key, s.cfg.ClientID}
-	d.mu.Lock()
-	if d.owners[key] == b {
-		delete(d.owners, key)
-	}
-	d.mu.Unlock()
+	d.disown(ownerKey{b.topic.name, b.sub.key, s.cfg.ClientID}, b)
 	for _, l := range b.topic.allLoops() {
 		l.post(event{kind: evCall, call: func() { l.detachNow(b, broken) }})
 	}
@@ -260,6 +255,21 @@ func (d *Dispatcher) detach(b *binding, broken bool) bool {
 	b.topic.leave(b)
 	b.topic.release()
 	return true
+}
+
+// disown takes a binding off the owners, if it is one.
+func (d *Dispatcher) disown(key ownerKey, b *binding) {
+	d.mu.Lock()
+	if d.owners[key] == b {
+		delete(d.owners, key)
+	}
+	d.mu.Unlock()
+}
+
+func (b *binding) isGone() bool {
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	return b.gone
 }
 
 func (l *loop) detachNow(b *binding, broken bool) {

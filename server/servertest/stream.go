@@ -207,6 +207,11 @@ func (s *Stream) Pending() []Got {
 	}
 }
 
+// Await waits until n deliveries have come, at most for d.
+func (s *Stream) Await(d time.Duration, n int) bool {
+	return s.until(d, func() bool { return len(s.deliveries) >= n })
+}
+
 // Quiet requires that no delivery comes for d.
 func (s *Stream) Quiet(d time.Duration) {
 	s.t.Helper()

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -115,82 +114,6 @@ func TestC37_OrderOfReturned(t *testing.T) {
 				t.Fatalf("came back as %v", again)
 			}
 		})
-	}
-}
-
-// TestC38_NoOvertakingInKey: ordered by key, with nacks, a crash and streams
-// that come and go: of each key every record comes first in order, and never
-// while an earlier one is unfinished.
-func TestC38_NoOvertakingInKey(t *testing.T) {
-	const n, keys = 400, 7
-	rnd := rand.New(rand.NewPCG(3, 8))
-	now := scriptStart
-	saved := New(Settings{Ordered: true}, rigValue(), now, nil).Snapshot()
-	finished := map[int64]bool{}
-	key := func(off int64) uint64 { return uint64(off*off)%keys + 1 }
-	id := uint64(1)
-	for run := 0; len(finished) < n; run++ {
-		if run > 500 {
-			t.Fatalf("only %d of %d finished", len(finished), n)
-		}
-		m := New(Settings{Ordered: true, MaxAttempts: 1000, Jitter: -1, Backoff: []time.Duration{time.Second}}, saved, now, nil)
-		m.Attach(1, time.Minute)
-		type sent struct {
-			first uint64
-			off   int64
-		}
-		var out []sent
-		for range rnd.IntN(120) {
-			var offs []int64
-			for _, it := range slices.Clone(m.Next(5)) {
-				if m.Confirm(it.Offset, key(it.Offset)) == Send {
-					offs = append(offs, it.Offset)
-				}
-			}
-			if len(offs) == 0 && m.NextNew() < n && m.Offer(m.NextNew(), key(m.NextNew())) == Send {
-				offs = append(offs, m.NextNew()-1)
-			}
-			for _, off := range offs {
-				for p := range off {
-					if key(p) == key(off) && !finished[p] {
-						t.Fatalf("%d is sent while %d of its key is unfinished", off, p)
-					}
-				}
-				m.Sent(1, id, []int64{off})
-				m.Handed(now, 1, id)
-				out = append(out, sent{id, off})
-				id++
-			}
-			if len(out) > 0 {
-				i := rnd.IntN(len(out))
-				if rnd.IntN(4) == 0 {
-					m.Nack(now, 1, out[i].first, 1, -1, false, "")
-				} else {
-					m.Ack(now, 1, out[i].first, 1)
-				}
-				out = slices.Delete(out, i, i+1)
-			}
-			now = now.Add(300 * time.Millisecond)
-			m.Tick(now)
-			if m.Dirty() {
-				v := m.Snapshot()
-				ok := rnd.IntN(5) > 0
-				m.EndCommit(now, ok)
-				if ok {
-					saved = v
-				}
-				for off := range int64(n) {
-					finished[off] = off < saved.Position
-					for _, r := range saved.Finished {
-						finished[off] = finished[off] || r.Contains(off)
-					}
-					if !finished[off] {
-						delete(finished, off)
-					}
-				}
-			}
-		}
-		saved.High = max(saved.High, m.High())
 	}
 }
 

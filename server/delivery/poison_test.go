@@ -77,7 +77,7 @@ func (r *rig) ackOutstanding() {
 // letters, and the rest is delivered.
 func TestOutage(t *testing.T) {
 	r := newRig(t, Settings{}, 200_000)
-	r.grain = 20 * time.Millisecond
+	r.grain = 100 * time.Millisecond
 	r.attach(1, 1000, 30*time.Second)
 	r.attach(2, 1000, 30*time.Second)
 	r.handle = func(r *rig, d rigSend) { r.nack(d) }

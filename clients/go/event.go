@@ -171,8 +171,7 @@ func badEvent(format string, args ...any) error {
 }
 
 // complete fills f from the event and adds id and source where they are absent.
-// extra is room for them.
-func (e *Event) complete(f *wire.Frame, extra *[2]Attribute, source string, ids *ids) {
+func (e *Event) complete(f *wire.Frame, source string, ids *ids) {
 	hasID, hasSource := false, false
 	for i := range e.Attributes {
 		switch e.Attributes[i].Name {
@@ -182,14 +181,13 @@ func (e *Event) complete(f *wire.Frame, extra *[2]Attribute, source string, ids 
 			hasSource = e.Attributes[i].Value != ""
 		}
 	}
-	n := 0
+	f.Attrs, f.Data = e.Attributes, e.Data
 	if !hasID {
-		extra[n] = Attribute{Name: AttrID, Value: ids.next()}
-		n++
+		f.Extra[f.Extras] = Attribute{Name: AttrID, Value: ids.next()}
+		f.Extras++
 	}
 	if !hasSource {
-		extra[n] = Attribute{Name: AttrSource, Value: source}
-		n++
+		f.Extra[f.Extras] = Attribute{Name: AttrSource, Value: source}
+		f.Extras++
 	}
-	*f = wire.Frame{Attrs: e.Attributes, Extra: extra[:n], Data: e.Data}
 }

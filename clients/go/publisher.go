@@ -63,9 +63,8 @@ func (p *publisher) add(ctx context.Context, topic string, e *Event, it pubItem)
 		return err
 	}
 	var f wire.Frame
-	var extra [2]Attribute
-	e.complete(&f, &extra, p.c.cfg.Source, p.c.ids)
-	if n := len(f.Attrs) + len(f.Extra); n > frame.MaxPublishAttributes {
+	e.complete(&f, p.c.cfg.Source, p.c.ids)
+	if n := len(f.Attrs) + f.Extras; n > frame.MaxPublishAttributes {
 		return badEvent("%d attributes with the id and source that are filled in, at most %d", n, frame.MaxPublishAttributes)
 	}
 	size := f.Size()

@@ -6,18 +6,22 @@ import (
 	"github.com/ackmesh/ackmesh/frame"
 )
 
-// Frame is an EventMeshFrame to be written. Attrs and Extra together are its
-// attributes; names should be distinct.
+// Frame is an EventMeshFrame to be written. Attrs and the first Extras of Extra
+// together are its attributes; names should be distinct.
 type Frame struct {
 	Type, Flags, Seq uint32
-	Attrs, Extra     []frame.Attribute
+	Attrs            []frame.Attribute
+	Extra            [2]frame.Attribute
+	Extras           int
 	Data             []byte
 }
+
+func (f *Frame) extra() []frame.Attribute { return f.Extra[:f.Extras] }
 
 // Size is how many bytes Append appends.
 func (f *Frame) Size() int {
 	n := varintFieldSize(f.Type) + varintFieldSize(f.Flags) + varintFieldSize(f.Seq)
-	n += attrsSize(f.Attrs) + attrsSize(f.Extra)
+	n += attrsSize(f.Attrs) + attrsSize(f.extra())
 	if len(f.Data) > 0 {
 		n += 1 + lenSize(len(f.Data)) + len(f.Data)
 	}
@@ -30,7 +34,7 @@ func (f *Frame) Append(dst []byte) []byte {
 	dst = appendVarintField(dst, tagVarint2, f.Flags)
 	dst = appendVarintField(dst, tagVarint3, f.Seq)
 	dst = appendAttrs(dst, f.Attrs)
-	dst = appendAttrs(dst, f.Extra)
+	dst = appendAttrs(dst, f.extra())
 	if len(f.Data) > 0 {
 		dst = append(dst, tagBytes5)
 		dst = appendLen(dst, len(f.Data))

@@ -25,19 +25,21 @@ func genAttrs(t *rapid.T) []frame.Attribute {
 
 func genFrame(t *rapid.T) Frame {
 	attrs := genAttrs(t)
-	cut := rapid.IntRange(0, len(attrs)).Draw(t, "cut")
-	return Frame{
+	extras := rapid.IntRange(0, min(len(attrs), 2)).Draw(t, "extras")
+	f := Frame{
 		Type:  rapid.Uint32Range(0, 3).Draw(t, "type"),
 		Flags: rapid.Uint32Range(0, 255).Draw(t, "flags"),
 		Seq:   rapid.Uint32().Draw(t, "seq"),
-		Attrs: attrs[:cut], Extra: attrs[cut:],
+		Attrs: attrs[extras:], Extras: extras,
 		Data: rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "data"),
 	}
+	copy(f.Extra[:], attrs[:extras])
+	return f
 }
 
 func toProto(f *Frame) *pb.EventMeshFrame {
 	m := &pb.EventMeshFrame{Type: pb.MessageType(f.Type), Flags: f.Flags, Seq: f.Seq, Attributes: map[string]string{}, Data: f.Data}
-	for _, a := range append(append([]frame.Attribute{}, f.Attrs...), f.Extra...) {
+	for _, a := range append(append([]frame.Attribute{}, f.Attrs...), f.extra()...) {
 		m.Attributes[a.Name] = a.Value
 	}
 	return m

@@ -37,17 +37,14 @@ func (l *Log) Append(ctx context.Context, topic string, events []storage.Event, 
 	}
 	p := pendings.Get().(*pending)
 	p.topic, p.events, p.done, p.bytes = t, events, done, 0
-	if err := p.place(l.opts.MaxRecordBytes, l.opts.DedupWindow > 0); err == nil {
+	err = p.place(l.opts.MaxRecordBytes, l.opts.DedupWindow > 0)
+	if err == nil {
 		err = l.queue.put(ctx, p)
-		if err == nil {
-			return nil
-		}
-		p.free()
-		return err
-	} else {
-		p.free()
-		return err
 	}
+	if err != nil {
+		p.free() // the committer has not seen it
+	}
+	return err
 }
 
 // place chooses the partitions and makes the dedup keys.

@@ -73,6 +73,7 @@ func harness(o embedded.Options, place func(t storagetest.T, o *embedded.Options
 
 // On a real disk, with the default sizes.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	o := embedded.Options{DedupWindow: 2 * time.Minute}
 	storagetest.Run(t, harness(o, func(t storagetest.T, _ *embedded.Options) string {
@@ -93,6 +94,7 @@ func TestConformanceAfterCrashes(t *testing.T) {
 		"Torn":      func(f *crashfs.FS) *crashfs.FS { return f.Torn(rand.IntN) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var disk *crashfs.FS
 			o := embedded.Options{NoAutoCreate: true, DedupWindow: -1, SegmentSize: 4096, TailBytes: 1}
 			var cur *embedded.Options

@@ -25,6 +25,9 @@ func mustOpen(t testing.TB, dir string, o Options) *Log {
 	if o.Logger == nil {
 		o.Logger = quiet
 	}
+	if o.FS != nil && o.SegmentSize == 0 {
+		o.SegmentSize = 16 << 10 // a disk in memory is copied often
+	}
 	l, err := Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +71,10 @@ func mustAppend(t testing.TB, l *Log, topic string, evs []storage.Event) []stora
 }
 
 // readAll reads a partition from an offset to its end.
-func readAll(t testing.TB, l *Log, topic, partition string, from int64) []storage.Record {
+func readAll(t interface {
+	Helper()
+	Fatal(...any)
+}, l *Log, topic, partition string, from int64) []storage.Record {
 	t.Helper()
 	var out []storage.Record
 	for {

@@ -32,7 +32,7 @@ func (l *Log) readRuns(p *partition, runs []runRef, start int64, req storage.Pol
 	for len(runs) > 0 && !r.isFull {
 		n, err := r.some(runs)
 		if err != nil && len(batch.Records) == 0 {
-			return r.explain(err)
+			return r.explain(runs[0], err)
 		}
 		if err != nil {
 			break
@@ -45,8 +45,9 @@ func (l *Log) readRuns(p *partition, runs []runRef, start int64, req storage.Pol
 	return nil
 }
 
-// explain tells a run that retention has just removed from damage.
-func (r *reader) explain(err error) error {
+// explain tells a run that retention has just removed from damage, of which it
+// says where the sound records go on.
+func (r *reader) explain(run runRef, err error) error {
 	r.p.mu.Lock()
 	gone := r.p.check(r.start)
 	r.p.mu.Unlock()
@@ -56,7 +57,8 @@ func (r *reader) explain(err error) error {
 	if r.l.closed.Load() {
 		return fmt.Errorf("embedded log: %w", storage.ErrClosed)
 	}
-	return fmt.Errorf("topic %q partition %q from offset %d: %w", r.p.topic.name, r.p.name, r.start, r.l.logError(err))
+	return fmt.Errorf("topic %q partition %q offsets %d to %d cannot be read, those from %d on may be: %w",
+		r.p.topic.name, r.p.name, max(run.first, r.start), run.end()-1, run.end(), r.l.logError(err))
 }
 
 // reserve makes room for all at once, so that Buf does not move under the

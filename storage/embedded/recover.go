@@ -3,6 +3,8 @@ package embedded
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/embedded/seglog"
@@ -39,14 +41,14 @@ func (l *Log) logError(err error) error {
 // loadRuns fills the indexes of the partitions and the window of duplicates.
 func (l *Log) loadRuns() error {
 	l.commits.dedup = newDedup(l.opts.DedupWindow, l.opts.DedupEntries)
-	topics := map[uint32]*topic{}
+	ld := loader{l: l, topics: map[uint32]*topic{}, seen: map[*partition]int64{}, since: math.MaxInt64}
+	if l.opts.DedupWindow > 0 {
+		ld.since = l.opts.Now().Add(-l.opts.DedupWindow).UnixMilli()
+	}
 	for _, t := range l.topics {
-		topics[t.num] = t
+		ld.topics[t.num] = t
 	}
 	segs := l.seg.Segments()
-	var recent []indexedRun
-	since := l.opts.Now().Add(-l.opts.DedupWindow).UnixMilli()
-	seen := map[*partition]int64{}
 	for i, s := range segs {
 		full := i+1 < len(segs)
 		runs, err := l.segmentRuns(s, full)
@@ -54,35 +56,47 @@ func (l *Log) loadRuns() error {
 			return l.logError(err)
 		}
 		for _, r := range runs {
-			if r.time >= since && l.opts.DedupWindow > 0 {
-				recent = append(recent, r)
-			}
-			if err := addRun(topics, seen, r); err != nil {
-				return l.logError(err)
+			if err := ld.add(r); err != nil {
+				return err
 			}
 		}
 		if !full {
 			l.commits.index = segmentIndex{seq: s.Seq, runs: runs}
 		}
 	}
-	return l.loadKeys(topics, recent)
+	return ld.loadKeys()
 }
 
-// addRun puts a run into its partition. Runs of topics that were deleted, and
+// loader puts runs where they belong when the log is opened.
+type loader struct {
+	l      *Log
+	topics map[uint32]*topic
+	seen   map[*partition]int64 // end of the last run
+	since  int64                // ms; younger runs may be repeated
+	recent []indexedRun
+}
+
+// add puts a run into its partition. Runs of topics that were deleted, and
 // what retention has passed, are left out.
-func addRun(topics map[uint32]*topic, seen map[*partition]int64, r indexedRun) error {
-	t := topics[r.topic]
+func (ld *loader) add(r indexedRun) error {
+	if r.topic >= ld.l.nextNum {
+		return fmt.Errorf("embedded log: %s is missing or older than the records, it knows no topic number %d: %w", ld.l.topicsName(), r.topic, storage.ErrCorrupt)
+	}
+	t := ld.topics[r.topic]
 	if t == nil {
 		return nil
 	}
+	if r.time >= ld.since {
+		ld.recent = append(ld.recent, r)
+	}
 	if r.part >= len(t.parts) {
-		return fmt.Errorf("position %d: topic %q has no partition %d: %w", r.pos, t.name, r.part, seglog.ErrCorrupt)
+		return ld.l.logError(fmt.Errorf("position %d: topic %q has no partition %d: %w", r.pos, t.name, r.part, seglog.ErrCorrupt))
 	}
 	p := t.parts[r.part]
-	if r.first < seen[p] {
-		return fmt.Errorf("position %d: offset %d of topic %q partition %d comes twice: %w", r.pos, r.first, t.name, r.part, seglog.ErrCorrupt)
+	if r.first < ld.seen[p] {
+		return ld.l.logError(fmt.Errorf("position %d: offset %d of topic %q partition %d comes twice: %w", r.pos, r.first, t.name, r.part, seglog.ErrCorrupt))
 	}
-	seen[p] = r.end()
+	ld.seen[p] = r.end()
 	p.next, p.lastTime = max(p.next, r.end()), max(p.lastTime, r.time)
 	if r.end() > p.min {
 		p.runs.add(r.runRef)
@@ -91,31 +105,31 @@ func addRun(topics map[uint32]*topic, seen map[*partition]int64, r indexedRun) e
 }
 
 // loadKeys reads the dedup keys of the newest runs, newest first up to the
-// bound, and remembers them in the order of the log.
-func (l *Log) loadKeys(topics map[uint32]*topic, recent []indexedRun) error {
-	keep := len(recent)
-	for records := 0; keep > 0 && records < l.opts.DedupEntries; keep-- {
-		records += recent[keep-1].count
+// bound, and remembers them in the order of the log. A run that is damaged is
+// left out here; who reads its records is told.
+func (ld *loader) loadKeys() error {
+	keep := len(ld.recent)
+	for records := 0; keep > 0 && records < ld.l.opts.DedupEntries; keep-- {
+		records += ld.recent[keep-1].count
 	}
 	var buf []byte
-	for _, r := range recent[keep:] {
-		if topics[r.topic] == nil {
-			continue
-		}
+	for _, r := range ld.recent[keep:] {
 		n := min(r.size, seglog.EntryHeader+runMetaLen(r.count, true))
-		buf = append(buf[:0], make([]byte, n)...)
-		if _, err := l.seg.ReadAt(buf, r.pos); err != nil {
-			return l.logError(err)
+		buf = slices.Grow(buf[:0], n)[:n]
+		if _, err := ld.l.seg.ReadAt(buf, r.pos); err != nil {
+			return ld.l.logError(err)
 		}
 		e, err := seglog.MetaOnly(buf, r.pos)
-		if err != nil {
-			return l.logError(err)
+		var h runHeader
+		if err == nil {
+			h, err = parseRun(e.Meta)
 		}
-		h, err := parseRun(e.Meta)
 		if err != nil {
-			return l.logError(fmt.Errorf("position %d: %w: %w", r.pos, seglog.ErrCorrupt, err))
+			ld.l.opts.Logger.Warn("embedded log: a run is damaged, repeats of its events are not noticed",
+				"topic", ld.topics[r.topic].name, "partition", r.part, "first", r.first, "last", r.end()-1, "err", err)
+			continue
 		}
-		l.remember(h, e.Meta)
+		ld.l.remember(h, e.Meta)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func (l *Log) runKeeper() {
 	defer stopSave()
 	look, stopLook := ticker(l.opts.RetentionInterval)
 	defer stopLook()
-	retry, stopRetry := ticker(time.Second)
+	retry, stopRetry := ticker(l.retryInterval())
 	defer stopRetry()
 	for {
 		select {
@@ -33,6 +33,14 @@ func (l *Log) runKeeper() {
 			l.retryTopics()
 		}
 	}
+}
+
+// retryInterval is how often a failed save of the topics is tried again.
+func (l *Log) retryInterval() time.Duration {
+	if l.opts.RetentionInterval > 0 {
+		return min(time.Second, l.opts.RetentionInterval)
+	}
+	return time.Second
 }
 
 // ticker is a time.Ticker that never ticks where d is not positive.

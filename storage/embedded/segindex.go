@@ -86,8 +86,8 @@ func packIndex(s seglog.Segment, runs []indexedRun) []byte {
 
 var errIndex = errors.New("index does not fit its segment")
 
-// unpackIndex calls f for each run. It returns errIndex for bytes that are no
-// index of this segment; f has then been called for some.
+// unpackIndex reads what packIndex wrote; errIndex for bytes that are no index
+// of this segment.
 func unpackIndex(b []byte, s seglog.Segment) ([]indexedRun, error) {
 	var v [7]uint64
 	b, ok := uvarints(b, v[:3])
@@ -101,12 +101,19 @@ func unpackIndex(b []byte, s seglog.Segment) ([]indexedRun, error) {
 		}
 		pos += int64(v[4])
 		r := indexedRun{uint32(v[0]), int(v[1]), runRef{first: int64(v[2]), time: int64(v[3]), pos: pos, count: int(v[5]), size: int(v[6])}}
-		if r.first < 0 || r.count < 1 || r.size < 1 || pos < s.Base || pos+int64(r.size) > s.End {
+		if !r.fits(s) {
 			return nil, errIndex
 		}
 		runs = append(runs, r)
 	}
 	return runs, nil
+}
+
+// fits tells whether the run can be one of the segment.
+func (r indexedRun) fits(s seglog.Segment) bool {
+	return r.part >= 0 && r.part < maxPartitions && r.first >= 0 && r.time >= 0 &&
+		r.pos >= s.Base && r.pos < s.End && r.size > 0 && int64(r.size) <= s.End-r.pos &&
+		r.count > 0 && r.count <= r.size/4
 }
 
 func uvarints(b []byte, v []uint64) (rest []byte, ok bool) {

@@ -155,7 +155,15 @@ func (l *Log) findEnd() error {
 		off += int64(e.Size)
 	}
 	l.end.Store(s.base + off - headerLen)
-	return l.checkTorn(s, r, off)
+	if err := l.checkTorn(s, r, off); err != nil {
+		return err
+	}
+	// What the last process wrote and did not sync counts as written from now
+	// on, so it must not vanish when the machine loses power.
+	if err := s.file.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", l.opts.name(s.seq), err)
+	}
+	return nil
 }
 
 // checkTorn tells a torn end from damage: an entry further on whose Write

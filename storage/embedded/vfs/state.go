@@ -39,7 +39,7 @@ func ReadState(f FS, name, kind string, maxVersion int) (version int, payload []
 	var gotKind string
 	var n int
 	var crc uint32
-	if _, err := fmt.Sscanf(string(head), "%s %d %d %x", &gotKind, &version, &n, &crc); err != nil || gotKind != kind {
+	if _, err := fmt.Sscanf(string(head), "%s %d %d %x", &gotKind, &version, &n, &crc); err != nil || gotKind != kind || version < 1 {
 		return 0, nil, fmt.Errorf("%s is no %s file: %w", name, kind, ErrDamaged)
 	}
 	if version > maxVersion {

@@ -10,8 +10,16 @@ import (
 func TestC63_NamesKeepApart(t *testing.T) {
 	m := startMesh(t, t.TempDir())
 	pairs := [][2]string{
-		{"a#b", "c"}, {"a", "b#c"}, {"a/b", "c"}, {"a", "b/c"}, {"a:b", "c"}, {"a", "b:c"}, {"a|b", "c"},
-		{"ä✓", "世界"}, {strings.Repeat("t", 255), strings.Repeat("c", 255)}, {"__t", "c"},
+		{"a#b", "c"},
+		{"a", "b#c"},
+		{"a/b", "c"},
+		{"a", "b/c"},
+		{"a:b", "c"},
+		{"a", "b:c"},
+		{"a|b", "c"},
+		{"ä✓", "世界"},
+		{strings.Repeat("t", 255), strings.Repeat("c", 255)},
+		{"__t", "c"},
 	}
 	for i, pair := range pairs {
 		topic, client := pair[0], pair[1]

@@ -54,6 +54,12 @@ func (b *lockedBuffer) String() string {
 // runs then.
 func spawn(t *testing.T, args ...string) *process {
 	t.Helper()
+	return spawnReading(t, nil, args...)
+}
+
+// spawnReading is spawn with a standard input; nil: an empty one.
+func spawnReading(t *testing.T, in *os.File, args ...string) *process {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +67,9 @@ func spawn(t *testing.T, args ...string) *process {
 	p := &process{t: t, cmd: exec.Command(self, args...), ended: make(chan struct{})}
 	p.cmd.Env = []string{runMain + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errOut
+	if in != nil {
+		p.cmd.Stdin = in
+	}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -143,6 +143,25 @@ func TestPublishStandardInput(t *testing.T) {
 	}
 }
 
+// TestPublishInterrupted: an interrupt ends a publish that waits for input; what
+// was read is published and told.
+func TestPublishInterrupted(t *testing.T) {
+	m := startMesh(t, t.TempDir(), "--storage", "memory")
+	in, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer writer.Close()
+	if _, err := writer.WriteString("1\n2\n"); err != nil {
+		t.Fatal(err)
+	}
+	p := spawnReading(t, in, "publish", "--server", m.grpc, "--topic", "t")
+	m.run(t, "subscribe", "--topic", "t", "--client", "c", "--from", "earliest", "--count", "2").want(t, exitOK)
+	p.signal(syscall.SIGINT)
+	p.wait().want(t, exitFailed, "interrupted", "published 2 events to t")
+}
+
 // TestSubscribeAckAfter: acks are late, and still confirmed before the end.
 func TestSubscribeAckAfter(t *testing.T) {
 	m := startMesh(t, t.TempDir(), "--storage", "memory")

@@ -115,13 +115,35 @@ func (s *Store) prepare() (format, error) {
 func (s *Store) newFormat() (format, error) {
 	f := format{state: stateNew, sizes: s.opt.Sizes, id: rand.Uint64()}
 	if f.sizes == (Sizes{}) {
-		var st unix.Statfs_t
-		if err := unix.Statfs(s.dir, &st); err != nil {
-			return format{}, fmt.Errorf("offset store: size of the filesystem of %s: %w", s.dir, err)
+		var err error
+		if f.sizes, err = sizesFor(s.dir); err != nil {
+			return format{}, err
 		}
-		f.sizes = SizesFor(int64(st.Blocks) * int64(st.Bsize))
 	}
 	return f, f.sizes.check()
+}
+
+// sizesFor is SizesFor the filesystem of a directory.
+func sizesFor(dir string) (Sizes, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return Sizes{}, fmt.Errorf("offset store: size of the filesystem of %s: %w", dir, err)
+	}
+	return SizesFor(int64(st.Blocks) * st.Bsize), nil
+}
+
+// SizesOf are the sizes of the store in a directory, or those that a new one
+// would get there: what a guard of the disk needs to know before Open. The
+// directory or its parent must exist.
+func SizesOf(dir string) (Sizes, error) {
+	f, ok, err := readFormat(dir)
+	if err != nil || ok {
+		return f.sizes, err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		dir = filepath.Dir(dir)
+	}
+	return sizesFor(dir)
 }
 
 // begin notes that a store is being made, and makes its directory.

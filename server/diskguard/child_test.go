@@ -1,0 +1,3 @@
+package diskguard
+
+func runChild() bool { return false }

@@ -23,7 +23,7 @@ import (
 const (
 	events      = 100_000
 	kills       = 20
-	maxAttempts = 1000
+	maxAttempts = 6 // the default
 	mainTopic   = "main"
 	sideTopic   = "side"
 )
@@ -36,7 +36,7 @@ func TestCrash(t *testing.T) {
 	seed := seed(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	srv := process.Start(t, filepath.Join(t.TempDir(), "data"), "--delivery.max-attempts", strconv.Itoa(maxAttempts))
+	srv := process.Start(t, filepath.Join(t.TempDir(), "data"))
 	run := traffic.New(t, seed, maxAttempts, srv.Dial)
 	run.Up()
 	followers := map[string][]string{mainTopic: {"client/a", "share/s"}}
@@ -132,10 +132,9 @@ func (k *killer) kill(ctx context.Context, published int, inOpen bool) {
 	published -= k.rnd.IntN(events / (kills + 2) / 2)
 	k.await(ctx, func(c traffic.Counts) bool { return c.Published >= published })
 	if inOpen {
-		k.probes++
-		k.run.Subscribe(traffic.SubscriberConfig{Client: fmt.Sprint("probe", k.probes), Topic: sideTopic})
+		k.probe(ctx)
 	}
-	k.await(ctx, func(c traffic.Counts) bool { return c.Acks > 0 && c.Publishes > 0 && (c.Opens > 0 || !inOpen) })
+	k.await(ctx, func(c traffic.Counts) bool { return c.Acks > 0 && c.Publishes > 0 })
 	k.run.Down(tracecheck.Killed)
 	k.srv.Kill()
 	if err := k.run.AwaitClosed(ctx); err != nil {
@@ -147,12 +146,27 @@ func (k *killer) kill(ctx context.Context, published int, inOpen bool) {
 	k.t.Logf("kill at %d events, up again in %v", k.run.Counts().Published, time.Since(began).Round(time.Millisecond))
 }
 
+// probe opens a subscriber that never was before, and waits until its Open is
+// under way. It may be answered when the kill comes: the trace tells.
+func (k *killer) probe(ctx context.Context) {
+	k.t.Helper()
+	k.probes++
+	streams := k.run.Counts().Streams
+	k.run.Subscribe(traffic.SubscriberConfig{Client: fmt.Sprint("probe", k.probes), Topic: sideTopic})
+	k.await(ctx, func(c traffic.Counts) bool { return c.Opens > 0 || c.Streams > streams })
+}
+
 func (k *killer) await(ctx context.Context, cond func(traffic.Counts) bool) {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	if err := k.run.Await(ctx, cond); err != nil {
-		k.t.Fatalf("no progress: %v: %+v\n%s", err, k.run.Counts(), k.srv.Log())
+	over := false
+	err := k.run.Await(ctx, func(c traffic.Counts) bool {
+		over = c.Published == events
+		return over || cond(c)
+	})
+	if err != nil || over {
+		k.t.Fatalf("the server makes no progress (%v), or all is published (%t): %+v\n%s", err, over, k.run.Counts(), k.srv.Log())
 	}
 }
 
@@ -194,8 +208,8 @@ func verify(t *testing.T, tr *tracecheck.Trace) {
 		opens += min(c.Open, 1)
 		t.Log(c)
 	}
-	if opens == 0 {
-		t.Error("no kill came within an Open")
+	if opens < 3 {
+		t.Errorf("only %d kills came within an Open", opens)
 	}
 	t.Logf("%d events in the trace", len(tr.Events))
 	if err := tracecheck.Check(tr); err != nil {

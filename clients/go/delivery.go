@@ -15,10 +15,10 @@ import (
 // Batch is deliveries that arrived together. Stream.Recv hands it over to the
 // caller, who may work on its deliveries in any order and from any goroutine.
 type Batch struct {
-	sess  *session
-	entry *ledger.Entry
-	buf   mem.Buffer
-	ds    []Delivery
+	sess    *session
+	entries []*ledger.Entry // of its deliveries, in their order
+	buf     mem.Buffer
+	ds      []Delivery
 
 	next atomic.Int32 // the next delivery to be claimed by a handler
 	refs atomic.Int32 // deliveries not finished, and workers that look at the batch
@@ -39,7 +39,7 @@ type Delivery struct {
 	run   run
 	sess  *session
 	entry *ledger.Entry
-	index int
+	index int // in entry
 }
 
 // Len is the number of deliveries.
@@ -66,9 +66,13 @@ func (b *Batch) Ack() int {
 	if b.sess.ended.Load() {
 		return 0
 	}
-	n := b.entry.AckAll()
-	b.sess.acked(b.entry, n)
-	return n
+	total := 0
+	for _, e := range b.entries {
+		n := e.AckAll()
+		b.sess.acked(e, n)
+		total += n
+	}
+	return total
 }
 
 // Release gives the batch's memory back to be used again. Neither the batch nor
@@ -77,8 +81,9 @@ func (b *Batch) Ack() int {
 func (b *Batch) Release() {
 	b.buf.Free()
 	clear(b.ds)
-	b.ds = b.ds[:0]
-	b.sess, b.entry, b.buf = nil, nil, nil
+	clear(b.entries)
+	b.ds, b.entries = b.ds[:0], b.entries[:0]
+	b.sess, b.buf = nil, nil
 	batches.Put(b)
 }
 

@@ -119,7 +119,7 @@ func (ss *session) ackAnswered(told []confirmation, out ledger.Outcome, e *ledge
 	if out == ledger.Durable {
 		ss.retries.reset()
 		ss.s.stats.Confirmed += n
-		finished(e, from, to)
+		e.Finished(from, to)
 	} else {
 		ss.s.stats.Refused += n
 		ss.s.log().Warn("ackmesh: ack refused", slog.Any("reason", refusal(out)), slog.Any("first", refOf(e, from)), slog.Int64("count", n))
@@ -136,16 +136,6 @@ func (ss *session) ackAnswered(told []confirmation, out ledger.Outcome, e *ledge
 		}
 	}
 	return told
-}
-
-// finished tells the partitions what was acked durably.
-func finished(e *ledger.Entry, from, to int) {
-	runs := e.Runs()
-	for k := range runs {
-		if a, b := max(from, runs[k].Start), min(to, runs[k].End); a < b {
-			runs[k].Finished(a, b)
-		}
-	}
 }
 
 // ackWait is a caller that waits for answers.

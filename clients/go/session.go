@@ -157,7 +157,9 @@ func (ss *session) deliver(buf mem.Buffer, body []byte) error {
 	n := b.Len()
 	b.refs.Store(int32(n))
 	ss.s.mu.Lock()
-	err = ss.ledger.Add(b.entry)
+	for _, e := range b.entries {
+		err = errors.Join(err, ss.ledger.Add(e))
+	}
 	ss.s.stats.Received += int64(n)
 	if ss.resting {
 		ss.resting = false
@@ -190,13 +192,13 @@ func (ss *session) batch(buf mem.Buffer, body []byte) (*Batch, error) {
 	b := batches.Get().(*Batch)
 	b.sess, b.buf = ss, buf
 	b.next.Store(0)
-	bd := ledger.Build(n, time.Now())
+	now := time.Now()
 	for i := range ss.runs {
-		if err := ss.fill(b, bd, &ss.runs[i]); err != nil {
+		if err := ss.fill(b, &ss.runs[i], now); err != nil {
 			return nil, err
 		}
 	}
-	if b.entry = bd.Entry(); b.entry.Len() == 0 {
+	if len(b.ds) == 0 {
 		return nil, nil
 	}
 	return b, nil
@@ -204,17 +206,17 @@ func (ss *session) batch(buf mem.Buffer, body []byte) (*Batch, error) {
 
 // fill adds a run to a batch. Runs of a subscription that is no more are left out:
 // the server has taken their records back.
-func (ss *session) fill(b *Batch, bd ledger.Builder, r *wire.Run) error {
+func (ss *session) fill(b *Batch, r *wire.Run, now time.Time) error {
 	shared, ok := ss.part(r)
 	if !ok {
 		return nil
 	}
 	shared.epoch = r.Epoch
-	bd.Run(r.Epoch, shared.part)
-	for {
-		b.ds = append(b.ds, Delivery{run: shared, sess: ss, entry: bd.Entry(), index: len(b.ds)})
-		it := &b.ds[len(b.ds)-1].item
-		more, err := r.Next(it)
+	var e *ledger.Entry
+	for left := r.Count; ; left-- {
+		b.ds = append(b.ds, Delivery{run: shared, sess: ss})
+		d := &b.ds[len(b.ds)-1]
+		more, err := r.Next(&d.item)
 		if err != nil {
 			return err
 		}
@@ -222,9 +224,11 @@ func (ss *session) fill(b *Batch, bd ledger.Builder, r *wire.Run) error {
 			b.ds = b.ds[:len(b.ds)-1]
 			return nil
 		}
-		if !bd.Item(it.ID, it.Offset) {
-			return ledger.ErrOrder
+		if e == nil || !e.Append(d.item.ID, d.item.Offset) {
+			e = ledger.New(shared.part, r.Epoch, now, left-1, d.item.ID, d.item.Offset)
+			b.entries = append(b.entries, e)
 		}
+		d.entry, d.index = e, e.Len()-1
 	}
 }
 
@@ -313,8 +317,7 @@ func appendRefs(refs []Ref, e *ledger.Entry, from, to int) []Ref {
 }
 
 func refOf(e *ledger.Entry, i int) Ref {
-	r := e.RunOf(i)
-	return Ref{Topic: r.Part.Topic(), Partition: r.Part.Name(), Offset: r.Offset(i), DeliveryID: e.ID(i)}
+	return Ref{Topic: e.Part().Topic(), Partition: e.Part().Name(), Offset: e.Offset(i), DeliveryID: e.ID(i)}
 }
 
 // held counts the deliveries whose fate is not decided. The caller holds s.mu.

@@ -229,7 +229,10 @@ func (s *Stream) stopTaking() { s.dropAll(s.queue.close()) }
 func (s *Stream) dropAll(rests []rest) {
 	for _, r := range rests {
 		s.mu.Lock()
-		s.stats.Dropped += int64(r.sess.ledger.Drop(r.entry, r.from, r.to))
+		for i := r.from; i < r.to; i++ {
+			d := r.At(i)
+			s.stats.Dropped += int64(r.sess.ledger.Drop(d.entry, d.index, d.index+1))
+		}
 		s.mu.Unlock()
 		r.sess.signal()
 		r.unref(r.to - r.from)

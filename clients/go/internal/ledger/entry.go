@@ -1,6 +1,8 @@
 // Package ledger keeps account of the deliveries of one stream: which are still
-// held, acked, sent, confirmed. There is one entry for each received batch, with
-// bits for its deliveries; nothing is kept per delivery.
+// held, acked, sent, confirmed. There is one entry for each stretch of deliveries
+// that came together, of one partition and with consecutive ids, with bits for its
+// deliveries; nothing is kept per delivery. Stretches come in any order of ids:
+// the server numbers them before it queues them.
 //
 // Settling, the hot path of the handlers, takes no lock. Everything else is done
 // under the owner's lock. The package has no goroutine and reads no clock.
@@ -18,31 +20,12 @@ package ledger
 
 import (
 	"math/bits"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/ackmesh/ackmesh/clients/go/internal/progress"
 	"github.com/ackmesh/ackmesh/clients/go/internal/wire"
 )
-
-// Run is a stretch of an entry's deliveries from one partition to one
-// subscription: those with index Start to End-1.
-type Run struct {
-	Start, End int
-	Epoch      uint64
-	Part       *progress.Partition
-	first      int64
-	offsets    []int64 // nil: consecutive from first
-}
-
-// Offset is the offset of the delivery with index i of the entry.
-func (r *Run) Offset(i int) int64 {
-	if r.offsets != nil {
-		return r.offsets[i-r.Start]
-	}
-	return r.first + int64(i-r.Start)
-}
 
 // word is the state of 64 deliveries. Bits of settled and acked are set once and
 // never cleared; settled is set before acked.
@@ -55,66 +38,89 @@ type word struct {
 	nacked uint64 // what is open or retry is a nack
 }
 
-// Entry is the account of one batch. Make it with a Builder.
+// Entry is the account of a stretch of deliveries.
 type Entry struct {
-	n      int
-	first  uint64
-	ids    []uint64 // nil: consecutive from first
-	runs   []Run
-	words  []word
-	queued atomic.Bool // in a list of entries with acks to collect
+	part    *progress.Partition
+	epoch   uint64
+	n       int
+	first   uint64
+	offset  int64   // of the first
+	offsets []int64 // nil: consecutive from offset
+	words   []word
+	queued  atomic.Bool // in a list of entries with acks to collect
 
 	received time.Time
 	extended time.Time // when the deadline of what is held was last moved
 	decided  int       // settled, and under the lock
 
 	oneWord [1]word
-	oneRun  [1]Run
+}
+
+// New begins an entry with its first delivery, received at now; the deadlines of
+// what it holds begin to run then. Up to n deliveries will follow it by Append.
+func New(part *progress.Partition, epoch uint64, now time.Time, n int, id uint64, offset int64) *Entry {
+	e := &Entry{part: part, epoch: epoch, n: 1, first: id, offset: offset, received: now, extended: now}
+	e.words = e.oneWord[:]
+	if n >= 64 {
+		e.words = make([]word, n/64+1)
+	}
+	return e
+}
+
+// Append adds a delivery. It returns false if the id does not follow on the last
+// one: then it belongs into an entry of its own.
+func (e *Entry) Append(id uint64, offset int64) bool {
+	if id != e.first+uint64(e.n) || e.n == 64*len(e.words) {
+		return false
+	}
+	switch {
+	case e.offsets != nil:
+		e.offsets = append(e.offsets, offset)
+	case offset != e.offset+int64(e.n):
+		e.offsets = append(e.allOffsets(), offset)
+	}
+	e.n++
+	return true
+}
+
+func (e *Entry) allOffsets() []int64 {
+	offsets := make([]int64, e.n, 2*e.n+2)
+	for i := range offsets {
+		offsets[i] = e.offset + int64(i)
+	}
+	return offsets
 }
 
 // Len is the number of deliveries.
 func (e *Entry) Len() int { return e.n }
 
 // ID is the delivery id of index i.
-func (e *Entry) ID(i int) uint64 {
-	if e.ids != nil {
-		return e.ids[i]
-	}
-	return e.first + uint64(i)
-}
+func (e *Entry) ID(i int) uint64 { return e.first + uint64(i) }
 
 // last is the highest id.
 func (e *Entry) last() uint64 { return e.ID(e.n - 1) }
 
-// Runs are the entry's runs, in order.
-func (e *Entry) Runs() []Run { return e.runs }
+// Part is the partition that the deliveries are of.
+func (e *Entry) Part() *progress.Partition { return e.part }
 
-// RunOf is the run of index i.
-func (e *Entry) RunOf(i int) *Run {
-	for k := range e.runs {
-		if i < e.runs[k].End {
-			return &e.runs[k]
-		}
+// Offset is the offset of index i.
+func (e *Entry) Offset(i int) int64 {
+	if e.offsets != nil {
+		return e.offsets[i]
 	}
-	return nil
+	return e.offset + int64(i)
 }
 
-// index returns the lowest index whose id is at least id; n if there is none.
-func (e *Entry) index(id uint64) int {
-	if e.ids != nil {
-		i, _ := slices.BinarySearch(e.ids, id)
-		return i
+// Finished tells the partition that the deliveries with index from to to-1 were
+// acked durably.
+func (e *Entry) Finished(from, to int) {
+	if e.offsets == nil {
+		e.part.Finished(e.epoch, e.Offset(from), e.Offset(to-1))
+		return
 	}
-	if id <= e.first {
-		return 0
+	for i := from; i < to; i++ {
+		e.part.Finished(e.epoch, e.Offset(i), e.Offset(i))
 	}
-	return int(min(id-e.first, uint64(e.n)))
-}
-
-// Find returns the index of an id.
-func (e *Entry) Find(id uint64) (int, bool) {
-	i := e.index(id)
-	return i, i < e.n && e.ID(i) == id
 }
 
 // Settled reports whether the delivery's fate was decided. Any goroutine may ask.
@@ -176,97 +182,12 @@ func (e *Entry) done() bool {
 	return true
 }
 
-// Builder makes an entry, delivery by delivery.
-type Builder struct{ e *Entry }
-
-// Build begins an entry of n deliveries, n > 0, received at now. The deadlines of
-// what it holds begin to run then.
-func Build(n int, now time.Time) Builder {
-	e := &Entry{received: now, extended: now}
-	e.words, e.runs = e.oneWord[:], e.oneRun[:0]
-	if n > 64 {
-		e.words = make([]word, (n+63)/64)
-	}
-	return Builder{e}
-}
-
-// Run begins a run.
-func (b Builder) Run(epoch uint64, part *progress.Partition) {
-	e := b.e
-	e.runs = append(e.runs, Run{Start: e.n, End: e.n, Epoch: epoch, Part: part})
-}
-
-// Item adds a delivery to the current run. It returns false if the id is not
-// above the one before it, which no server sends. No more items may be added than
-// Build was told.
-func (b Builder) Item(id uint64, off int64) bool {
-	e := b.e
-	switch {
-	case e.n == 0:
-		e.first = id
-	case id <= e.last():
-		return false
-	case e.ids != nil:
-		e.ids = append(e.ids, id)
-	case id != e.first+uint64(e.n):
-		e.ids = append(allIDs(e), id)
-	}
-	e.n++
-	e.runs[len(e.runs)-1].add(off)
-	return true
-}
-
-func allIDs(e *Entry) []uint64 {
-	ids := make([]uint64, e.n, 64*len(e.words))
-	for i := range ids {
-		ids[i] = e.first + uint64(i)
-	}
-	return ids
-}
-
-func (r *Run) add(off int64) {
-	n := r.End - r.Start
-	r.End++
-	switch {
-	case n == 0:
-		r.first = off
-	case r.offsets != nil:
-		r.offsets = append(r.offsets, off)
-	case off != r.first+int64(n):
-		r.offsets = make([]int64, n, 2*n+2)
-		for i := range r.offsets {
-			r.offsets[i] = r.first + int64(i)
-		}
-		r.offsets = append(r.offsets, off)
-	}
-}
-
-// Entry returns what was built.
-func (b Builder) Entry() *Entry { return b.e }
-
-// appendRanges appends the ids of the bits of mask in word k.
+// appendRanges appends the ids of the bits of mask in word k, joined to the last
+// range where they follow on it.
 func (e *Entry) appendRanges(dst []wire.Range, k int, mask uint64) []wire.Range {
-	for mask != 0 {
-		from := bits.TrailingZeros64(mask)
-		to := from + bits.TrailingZeros64(^(mask >> from))
-		dst = e.appendIDs(dst, 64*k+from, 64*k+to)
-		if to == 64 {
-			break
-		}
-		mask &= ^uint64(0) << to
-	}
-	return dst
-}
-
-// appendIDs appends the ids of indexes from to to-1, joined to the last range
-// where they follow on it.
-func (e *Entry) appendIDs(dst []wire.Range, from, to int) []wire.Range {
-	if e.ids == nil {
-		return join(dst, wire.Range{First: e.ID(from), Last: e.ID(to - 1)})
-	}
-	for i := from; i < to; i++ {
-		dst = join(dst, wire.Range{First: e.ids[i], Last: e.ids[i]})
-	}
+	stretches(mask, 64*k, func(from, to int) {
+		dst = join(dst, wire.Range{First: e.ID(from), Last: e.ID(to - 1)})
+	})
 	return dst
 }
 
@@ -278,14 +199,15 @@ func join(dst []wire.Range, r wire.Range) []wire.Range {
 	return append(dst, r)
 }
 
-// Finished tells the partition that the deliveries with index from to to-1 of the
-// entry, all of this run, were acked durably.
-func (r *Run) Finished(from, to int) {
-	if r.offsets == nil {
-		r.Part.Finished(r.Epoch, r.Offset(from), r.Offset(to-1))
-		return
-	}
-	for i := from; i < to; i++ {
-		r.Part.Finished(r.Epoch, r.Offset(i), r.Offset(i))
+// stretches calls f for each run of ones in mask, bits from to to-1, base added.
+func stretches(mask uint64, base int, f func(from, to int)) {
+	for mask != 0 {
+		from := bits.TrailingZeros64(mask)
+		to := from + bits.TrailingZeros64(^(mask >> from))
+		f(base+from, base+to)
+		if to == 64 {
+			return
+		}
+		mask &= ^uint64(0) << to
 	}
 }

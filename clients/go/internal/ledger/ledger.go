@@ -23,35 +23,36 @@ const (
 	Fenced
 )
 
-// ErrOrder: a batch begins with an id that is not above the one before.
-var ErrOrder = errors.New("delivery ids do not rise")
+// ErrRepeated: a delivery came with an id that is outstanding already.
+var ErrRepeated = errors.New("delivery id used twice")
 
 // Ledger is the account of a stream. The zero value is empty and ready.
 type Ledger struct {
-	entries []*Entry // rising ids
-	lastID  uint64
-	open    int // acks sent and not answered, or to be sent again
-	retry   int // acks to be sent again
+	entries []*Entry // rising ids, no overlap
+	open    int      // acks sent and not answered, or to be sent again
+	retry   int      // acks to be sent again
 }
 
 // Add takes an entry in.
 func (l *Ledger) Add(e *Entry) error {
-	if e.ID(0) <= l.lastID {
-		return fmt.Errorf("%w: %d after %d", ErrOrder, e.ID(0), l.lastID)
+	k := len(l.entries)
+	for k > 0 && l.entries[k-1].first > e.last() {
+		k-- // mostly none or few: stretches come nearly in order
 	}
-	l.lastID = e.last()
-	l.entries = append(l.entries, e)
+	if k > 0 && l.entries[k-1].last() >= e.first {
+		return fmt.Errorf("%w: %d to %d", ErrRepeated, e.first, e.last())
+	}
+	l.entries = slices.Insert(l.entries, k, e)
 	return nil
 }
 
 // Find returns the entry and index of a delivery that is not done.
 func (l *Ledger) Find(id uint64) (*Entry, int, bool) {
 	k := l.search(id)
-	if k == len(l.entries) {
+	if k == len(l.entries) || id < l.entries[k].first {
 		return nil, 0, false
 	}
-	i, ok := l.entries[k].Find(id)
-	return l.entries[k], i, ok
+	return l.entries[k], int(id - l.entries[k].first), true
 }
 
 // search returns the index of the first entry whose last id is at least id.
@@ -138,13 +139,11 @@ func (l *Ledger) Drop(e *Entry, from, to int) int {
 func (l *Ledger) Apply(out Outcome, r wire.Range, changed func(e *Entry, from, to int, nack bool)) {
 	for k := l.search(r.First); k < len(l.entries); k++ {
 		e := l.entries[k]
-		if e.ID(0) > r.Last {
+		if e.first > r.Last {
 			return
 		}
-		from, to := e.index(r.First), e.n
-		if r.Last < e.last() {
-			to = e.index(r.Last + 1)
-		}
+		from := int(max(r.First, e.first) - e.first)
+		to := int(min(r.Last, e.last())-e.first) + 1
 		l.applyTo(e, out, from, to, changed)
 	}
 }
@@ -183,18 +182,6 @@ func between(a, b int) uint64 {
 		mask &= ^uint64(0) << min(a, 64)
 	}
 	return mask
-}
-
-func stretches(mask uint64, base int, f func(from, to int)) {
-	for mask != 0 {
-		from := bits.TrailingZeros64(mask)
-		to := from + bits.TrailingZeros64(^(mask >> from))
-		f(base+from, base+to)
-		if to == 64 {
-			return
-		}
-		mask &= ^uint64(0) << to
-	}
 }
 
 // Prune forgets the entries with which nothing can happen any more.

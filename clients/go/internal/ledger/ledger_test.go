@@ -16,14 +16,13 @@ var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func entry(t require, ids []uint64) *Entry {
 	var tab progress.Table
-	b := Build(len(ids), t0)
-	b.Run(1, tab.Partition("t", "share/s", "0"))
-	for i, id := range ids {
-		if !b.Item(id, int64(i)) {
+	e := New(tab.Partition("t", "share/s", "0"), 1, t0, len(ids), ids[0], 0)
+	for i, id := range ids[1:] {
+		if !e.Append(id, int64(i+1)) {
 			t.Fatalf("ids %v refused", ids)
 		}
 	}
-	return b.Entry()
+	return e
 }
 
 type require interface{ Fatalf(string, ...any) }
@@ -145,16 +144,36 @@ func TestUnknownIdsChangeNothing(t *testing.T) {
 	}
 }
 
-func TestIdsMustRise(t *testing.T) {
+func TestStretchesInAnyOrder(t *testing.T) {
 	var l Ledger
-	add(t, &l, seq(10, 3))
-	if err := l.Add(entry(t, seq(12, 2))); !errors.Is(err, ErrOrder) {
-		t.Errorf("got %v, want ErrOrder", err)
+	a, b, c := add(t, &l, seq(10, 3)), add(t, &l, seq(20, 3)), add(t, &l, seq(13, 7))
+	if err := l.Add(entry(t, seq(12, 1))); !errors.Is(err, ErrRepeated) {
+		t.Errorf("got %v, want ErrRepeated", err)
 	}
-	b := Build(2, t0)
-	b.Run(1, nil)
-	if b.Item(5, 0); b.Item(5, 1) {
-		t.Error("the same id twice in a batch")
+	if err := l.Add(entry(t, seq(5, 100))); !errors.Is(err, ErrRepeated) {
+		t.Errorf("got %v, want ErrRepeated", err)
+	}
+	for id, want := range map[uint64]*Entry{10: a, 12: a, 13: c, 19: c, 20: b, 22: b, 9: nil, 23: nil} {
+		e, i, ok := l.Find(id)
+		if e != want && ok || ok != (want != nil) || ok && e.ID(i) != id {
+			t.Errorf("Find(%d) = %v %d %v", id, e, i, ok)
+		}
+	}
+}
+
+func TestAppend(t *testing.T) {
+	e := New(nil, 1, t0, 100, 5, 50)
+	if e.Append(5, 51) || e.Append(7, 51) {
+		t.Error("an id that does not follow was taken")
+	}
+	for i := 1; i < 128; i++ {
+		e.Append(uint64(5+i), int64(50+2*i))
+	}
+	if e.Append(5+128, 0) {
+		t.Error("taken beyond the room")
+	}
+	if e.Len() != 128 || e.Offset(0) != 50 || e.Offset(1) != 52 || e.Offset(127) != 304 {
+		t.Errorf("%d deliveries, offsets %d %d", e.Len(), e.Offset(1), e.Offset(127))
 	}
 }
 
@@ -248,15 +267,16 @@ type machine struct {
 
 func (c *machine) add(t *rapid.T) {
 	n := rapid.IntRange(1, 150).Draw(t, "n")
-	gaps := rapid.Bool().Draw(t, "gaps")
-	ids := make([]uint64, n)
-	for i := range ids {
-		c.next++
-		if gaps {
-			c.next += rapid.Uint64Range(0, 2).Draw(t, "gap")
-		}
-		ids[i] = c.next
-		c.m.state[c.next] = "held"
+	c.next += rapid.Uint64Range(1, 3).Draw(t, "gap")
+	ids := seq(c.next, n)
+	c.next += uint64(n) - 1
+	for _, id := range ids {
+		c.m.state[id] = "held"
+	}
+	half := rapid.IntRange(0, n-1).Draw(t, "half")
+	if half > 0 { // the second half first
+		c.entries = append(c.entries, add(t, &c.l, ids[half:]))
+		ids = ids[:half]
 	}
 	c.entries = append(c.entries, add(t, &c.l, ids))
 }
@@ -270,7 +290,7 @@ func (c *machine) settle(t *rapid.T) {
 	e, i := c.pick(t)
 	id, how := e.ID(i), rapid.SampledFrom([]string{"ack", "ackall", "nack", "drop"}).Draw(t, "how")
 	held := c.m.state[id] == "held"
-	all := wire.Range{First: e.ID(0), Last: e.ID(e.Len() - 1)}
+	all := wire.Range{First: e.first, Last: e.last()}
 	switch how {
 	case "ack":
 		c.expect(t, e.Ack(i), held, id, "acked")
@@ -392,13 +412,11 @@ func BenchmarkAckCollectConfirm(b *testing.B) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		bd := Build(24, t0)
-		bd.Run(1, part)
-		for range 24 {
-			bd.Item(id, int64(id))
-			id++
+		e := New(part, 1, t0, 24, id, int64(id))
+		for i := range uint64(23) {
+			e.Append(id+i+1, int64(id+i+1))
 		}
-		e := bd.Entry()
+		id += 24
 		if err := l.Add(e); err != nil {
 			b.Fatal(err)
 		}

@@ -28,12 +28,16 @@ func (s *Server) openBackend() (storage.Backend, error) {
 	case StorageMemory:
 		return memory.New(memory.Options{Partitions: s.cfg.Topics.Partitions, NoAutoCreate: !s.cfg.Topics.AutoCreate}), nil
 	case StorageEmbedded:
-		return embedded.Open(filepath.Join(s.cfg.Data, logDir), embedded.Options{
+		b, err := embedded.Open(filepath.Join(s.cfg.Data, logDir), embedded.Options{
 			Partitions: s.cfg.Topics.Partitions, NoAutoCreate: !s.cfg.Topics.AutoCreate,
-			Retention: s.cfg.Retention.Age, MaxBytes: int64(s.cfg.Retention.Size),
+			Retention: orNever(s.cfg.Retention.Age), MaxBytes: int64(s.cfg.Retention.Size),
 			CheckpointInterval: orNever(s.cfg.Checkpoint.Interval), NoSync: !s.cfg.Sync,
 			Writable: s.core.guard.check, Logger: s.log,
 		})
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
 	}
 	return nil, fmt.Errorf("storage %q is not built yet: choose %s or %s", s.cfg.Storage, StorageEmbedded, StorageMemory)
 }
@@ -47,7 +51,11 @@ func (s *Server) openStore() (offsetstore.Store, error) {
 	if s.cfg.Storage == StorageMemory {
 		return memstore.New(), nil
 	}
-	return badger.Open(filepath.Join(s.cfg.Data, offsetsDir), badger.Options{
+	st, err := badger.Open(filepath.Join(s.cfg.Data, offsetsDir), badger.Options{
 		NoSync: !s.cfg.Sync, Writable: s.core.guard.check, Room: s.core.guard.room, Logger: s.log,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
 }

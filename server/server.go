@@ -178,6 +178,7 @@ func (s *Server) dispatchConfig() dispatch.Config {
 	cfg := dispatch.Config{
 		InstanceID: s.core.id, InstanceURL: s.advertise(), Refresh: s.cfg.Topics.Refresh,
 		EncodeNotice: rpc.EncodeNotice, Logger: s.log,
+		MemoryLimit: int64(s.cfg.MemoryLimit()), Expiry: s.cfg.Subscriber.Expiry,
 	}
 	d := s.cfg.Delivery
 	cfg.Delivery.MaxAttempts, cfg.Delivery.Backoff, cfg.Delivery.Jitter = d.MaxAttempts, d.Backoff, d.Jitter

@@ -36,8 +36,14 @@ type Config struct {
 	// CorrectionWait is how long a position above the log's maximum is left
 	// alone. Default 30 s.
 	CorrectionWait time.Duration
-	// Writable tells whether the disk takes writes; nil: always.
-	Writable func() error
+	// MemoryLimit bounds the bytes of records and encoded deliveries that are
+	// held in memory. Default 1 GiB.
+	MemoryLimit int64
+	// StallTimeout is how long a client may neither read nor answer while it
+	// is sent deliveries. Default 5 min.
+	StallTimeout time.Duration
+	// Expiry is how long a subscriber without a stream is kept. Default 14 days.
+	Expiry time.Duration
 	// EncodeNotice writes a whole SubscribeResponse with a Notice.
 	EncodeNotice func(Notice) []byte
 	// Logger: nil discards.
@@ -56,6 +62,15 @@ func (c Config) withDefaults() Config {
 	}
 	if c.CorrectionWait == 0 {
 		c.CorrectionWait = 30 * time.Second
+	}
+	if c.MemoryLimit == 0 {
+		c.MemoryLimit = 1 << 30
+	}
+	if c.StallTimeout == 0 {
+		c.StallTimeout = 5 * time.Minute
+	}
+	if c.Expiry == 0 {
+		c.Expiry = 14 * 24 * time.Hour
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -111,8 +126,9 @@ func New(ctx context.Context, cfg Config, backend storage.Backend, store offsets
 	}
 	d.stopCtx, d.stopFn = context.WithCancel(context.Background())
 	d.readers.start(d.cfg.Readers)
-	d.wg.Add(1)
+	d.wg.Add(2)
 	go d.refresh()
+	go d.sweep()
 	return d, nil
 }
 
@@ -186,7 +202,10 @@ func (d *Dispatcher) freeBatch(b *storage.Batch) {
 	d.batches.Put(b)
 }
 
-func (d *Dispatcher) freeChunk(c *chunk) { d.freeBatch(c.batch) }
+func (d *Dispatcher) freeChunk(c *chunk) {
+	d.Metrics.WindowBytes.Add(-int64(c.size()))
+	d.freeBatch(c.batch)
+}
 
 func (d *Dispatcher) newRand() *rand.Rand {
 	d.mu.Lock()

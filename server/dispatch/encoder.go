@@ -41,7 +41,7 @@ func (e *encoder) begin(p *part, a *attachment, slots int, room int64, now time.
 	}
 }
 
-// end gives the buffer back unless take took it.
+// end gives the buffer back unless it was sent.
 func (e *encoder) end() {
 	if e.buf != nil {
 		mem.DefaultBufferPool().Put(e.buf)
@@ -127,14 +127,6 @@ func (e *encoder) messageLen(before int) int {
 	run := e.head + len(*e.buf) - max(before, e.head)
 	inner := 1 + protowire.SizeVarint(uint64(run)) + run
 	return 1 + protowire.SizeVarint(uint64(inner)) + inner
-}
-
-// take returns the finished run with its ids; it is the caller's.
-func (e *encoder) take(first uint64) *[]byte {
-	b := e.buf
-	e.buf = nil
-	patchIDs(*b, e.idPos, first)
-	return b
 }
 
 // memo keeps deliveries encoded last, for the other subscribers of the same

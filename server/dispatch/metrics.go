@@ -21,8 +21,14 @@ type Metrics struct {
 	Reads          atomic.Int64 // reads of the log
 	ReadFailures   atomic.Int64
 	Superseded     atomic.Int64
-	StreamsOpened  atomic.Int64
-	StreamsLive    atomic.Int64
+	Stalled        atomic.Int64 // streams evicted for neither reading nor answering
+	// ExpiredSubscribers were removed after a long absence.
+	ExpiredSubscribers atomic.Int64
+	QueuedBytes        atomic.Int64 // encoded deliveries that wait for a writer
+	WindowBytes        atomic.Int64 // records held in memory for subscribers
+	MemoryPauses       atomic.Int64 // deliveries put off because memory is short
+	StreamsOpened      atomic.Int64
+	StreamsLive        atomic.Int64
 }
 
 func (m *Metrics) countSkipped(expired bool) {

@@ -136,7 +136,7 @@ func (l *loop) readAhead() {
 	if l.tail.busy || !l.tail.started || len(l.parts) == 0 {
 		return
 	}
-	if l.cache.ahead(l.foremost()) >= aheadChunks {
+	if l.cache.ahead(l.foremost()) >= l.d.aheadChunks() {
 		return
 	}
 	if wait := time.Until(l.tail.notTill); wait > 0 {
@@ -227,7 +227,25 @@ func (l *loop) takeChunk(f *fetched, tail bool) {
 		l.d.freeBatch(b)
 		return
 	}
-	l.cache.evict(l.rearmost(), l.d.cfg.WindowBytes, l.d.freeChunk)
+	l.d.Metrics.WindowBytes.Add(int64(c.size()))
+	l.cache.evict(l.rearmost(), l.d.windowRoom(), l.d.freeChunk)
+}
+
+// aheadChunks is how many chunks a partition reads ahead: fewer when memory is
+// short.
+func (d *Dispatcher) aheadChunks() int {
+	if d.Metrics.WindowBytes.Load() > d.cfg.MemoryLimit/2 {
+		return 1
+	}
+	return aheadChunks
+}
+
+// windowRoom is how large the window of one partition may be.
+func (d *Dispatcher) windowRoom() int {
+	if d.Metrics.WindowBytes.Load() > d.cfg.MemoryLimit/2 {
+		return 0 // the chunk that is in use stays
+	}
+	return d.cfg.WindowBytes
 }
 
 // feed gives everyone who waits for records another look.

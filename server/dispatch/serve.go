@@ -61,20 +61,27 @@ func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 			why = r
 		}
 	}
-	first, ok := s.issue(a.b, p, slots, e.room, len(e.offs), int64(e.bodyLen()), p.m.Epoch())
 	if len(e.offs) == 0 {
+		s.giveBack(a.b, p, slots, e.room)
 		if e.finished > 0 && why == nothing {
 			return sentBatch // filtered or expired: go on
 		}
 		return why
 	}
-	if !ok || !l.mark(p) {
+	if !l.mark(p) {
+		s.giveBack(a.b, p, slots, e.room)
 		l.takeBack(p, now)
 		return nothing
 	}
+	size := e.bodyLen()
+	first, ok := s.send(a.b, p, slots, e.room, batch{run: e.buf, idPos: e.idPos, epoch: p.m.Epoch()})
+	if !ok {
+		l.takeBack(p, now)
+		return nothing
+	}
+	e.buf = nil // the stream's now
 	p.m.Sent(s.id, first, e.offs)
-	l.count(e)
-	s.enqueue(e.take(first), p, first)
+	l.count(e, size)
 	return sentBatch
 }
 
@@ -86,7 +93,7 @@ func (l *loop) mark(p *part) bool {
 	}
 	if err := p.marker.Mark(p.m.Epoch(), high); err != nil {
 		l.d.Metrics.MarkFailures.Add(1)
-		l.d.warn("high mark not noted, nothing is delivered until it can be", "topic", l.t.name, "partition", l.partition, "subscriber", p.key.Subscriber.String(), "error", err)
+		l.d.warn("high mark not noted, nothing is delivered until it can be", "topic", l.t.name, "partition", l.partition, "subscriber", p.sub.name, "error", err)
 		return false
 	}
 	p.marked = high
@@ -102,10 +109,10 @@ func (l *loop) takeBack(p *part, now time.Time) {
 	l.touch(p)
 }
 
-func (l *loop) count(e *encoder) {
+func (l *loop) count(e *encoder, size int) {
 	m := l.d.Metrics
 	m.Delivered.Add(int64(len(e.offs)))
-	m.DeliveredBytes.Add(int64(e.bodyLen()))
+	m.DeliveredBytes.Add(int64(size))
 	if e.again > 0 {
 		m.Redelivered.Add(int64(e.again))
 	}

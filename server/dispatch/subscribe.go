@@ -118,12 +118,13 @@ func (d *Dispatcher) Subscribe(ctx context.Context, s *Stream, spec Subscription
 		t.release()
 		return nil, err
 	}
-	b := &binding{s: s, id: spec.ID, limit: spec.MaxInFlight}
+	b := &binding{s: s, id: spec.ID, limit: spec.MaxInFlight, share: 1}
 	if err := t.join(ctx, b, spec.Subscriber, spec.Settings, spec.Filter); err != nil {
 		t.release()
 		return nil, err
 	}
 	loops := t.allLoops()
+	b.share = len(loops)
 	if err := d.position(ctx, t, b.sub, loops, &spec.Start, spec.Resume); err != nil {
 		t.leave(b)
 		t.release()
@@ -191,7 +192,7 @@ func (l *loop) attachNow(b *binding) {
 	}
 	p := l.parts[b.sub.key]
 	if p != nil && p.sub != b.sub { // it lingers from before
-		if p.sub.settings.Ordered != b.sub.settings.Ordered {
+		if p.sub.settings != b.sub.settings {
 			l.attach(b) // again, once it is gone
 			return
 		}
@@ -224,11 +225,9 @@ func (l *loop) open(sub *subscriber) *part {
 		l.d.warn("position of a subscriber is gone: nothing is delivered to it", "topic", l.t.name, "partition", l.partition, "subscriber", sub.key.String(), "error", err)
 		return nil
 	}
-	set := l.d.cfg.Delivery
-	set.Ordered = sub.settings.Ordered
 	p := &part{
 		l: l, sub: sub, key: key, marker: marker, marked: v.High, log: v.Log,
-		m:    delivery.New(set, v, time.Now(), l.d.newRand()),
+		m:    delivery.New(sub.settings.retry(l.d.cfg.Delivery), v, time.Now(), l.d.newRand()),
 		told: durablePosition(key, v),
 	}
 	l.parts[sub.key] = p

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ackmesh/ackmesh/frame"
 	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/server/delivery"
 	"github.com/ackmesh/ackmesh/storage"
 )
 
@@ -56,6 +58,44 @@ type Settings struct {
 	Mode    Mode   `json:"mode"`
 	Filter  string `json:"filter,omitempty"`
 	Ordered bool   `json:"ordered,omitempty"`
+	// MaxAttempts and Backoff are the subscriber's own retry policy; 0 and
+	// empty: the server's. Backoff is written as durations with commas between
+	// them, so that Settings can be compared.
+	MaxAttempts int    `json:"maxAttempts,omitempty"`
+	Backoff     string `json:"backoff,omitempty"`
+}
+
+// JoinBackoff writes waits as Settings.Backoff has them.
+func JoinBackoff(waits []time.Duration) string {
+	var b strings.Builder
+	for i, w := range waits {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(w.String())
+	}
+	return b.String()
+}
+
+// retry puts the subscriber's own policy over the server's.
+func (a Settings) retry(set delivery.Settings) delivery.Settings {
+	set.Ordered = a.Ordered
+	if a.MaxAttempts > 0 {
+		set.MaxAttempts = a.MaxAttempts
+	}
+	if a.Backoff == "" {
+		return set
+	}
+	var waits []time.Duration
+	for text := range strings.SplitSeq(a.Backoff, ",") {
+		w, err := time.ParseDuration(text)
+		if err != nil {
+			return set // not ours: written by JoinBackoff only
+		}
+		waits = append(waits, w)
+	}
+	set.Backoff = waits
+	return set
 }
 
 // differs names the field in which b is not a; empty: none.
@@ -67,6 +107,10 @@ func (a Settings) differs(b Settings) (field string, have, want any) {
 		return "filter", a.Filter, b.Filter
 	case a.Ordered != b.Ordered:
 		return "ordered", a.Ordered, b.Ordered
+	case a.MaxAttempts != b.MaxAttempts:
+		return "retry.max_attempts", a.MaxAttempts, b.MaxAttempts
+	case a.Backoff != b.Backoff:
+		return "retry.backoff", a.Backoff, b.Backoff
 	}
 	return "", nil, nil
 }

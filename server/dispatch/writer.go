@@ -65,23 +65,27 @@ func (s *Stream) takeWork(w *writeWork) (more, ended bool) {
 	if len(s.queue) == 0 {
 		s.queue = nil
 	}
-	full := s.queuedB >= maxQueued
+	taken := 0
 	for _, q := range w.items {
 		if q.run != nil {
-			s.queuedB -= len(*q.run)
+			taken += len(*q.run)
 		}
 	}
+	s.queuedB -= taken
+	s.d.Metrics.QueuedBytes.Add(-int64(taken))
 	w.result = w.result[:0]
 	if k == 0 || s.queueHeadIsRun(w) {
 		w.result = s.takeResult(w.result)
 	}
 	var starved []*part
-	if full {
+	if taken > 0 {
 		starved = s.takeStarved(nil)
 	}
 	ended = s.closed
 	more = k > 0 || len(w.result) > 0
-	s.inHand = k > 0 && w.items[0].run != nil
+	if s.inHand = k > 0 && w.items[0].run != nil; s.inHand {
+		s.handSince = time.Now()
+	}
 	s.mu.Unlock()
 	wakeAll(starved, nil)
 	return more, ended
@@ -229,6 +233,7 @@ func (w *writeWork) free() {
 func (s *Stream) drop() {
 	s.mu.Lock()
 	w := writeWork{items: s.queue}
+	s.d.Metrics.QueuedBytes.Add(-int64(s.queuedB))
 	s.queue, s.queuedB = nil, 0
 	if s.posTimer != nil {
 		s.posTimer.Stop()

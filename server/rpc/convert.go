@@ -173,13 +173,41 @@ func (l Limits) subscription(client string, s *pb.Subscription) (dispatch.Subscr
 		}
 		spec.MaxInFlight = n
 	}
-	spec.Settings = dispatch.Settings{Filter: s.GetFilter(), Ordered: s.GetOrdered()}
+	spec.Settings.Filter, spec.Settings.Ordered = s.GetFilter(), s.GetOrdered()
 	if err := modeOf(client, s, &spec); err != nil {
+		return spec, err
+	}
+	if err := l.retryOf(s.GetRetry(), &spec.Settings); err != nil {
 		return spec, err
 	}
 	var err error
 	spec.Start, err = PlaceOf(s.GetStart())
 	return spec, err
+}
+
+const (
+	maxRetryAttempts = 100
+	maxRetryWaits    = 16
+)
+
+// retryOf checks a retry policy.
+func (l Limits) retryOf(p *pb.RetryPolicy, set *dispatch.Settings) error {
+	if n := p.GetMaxAttempts(); n < 0 || n > maxRetryAttempts {
+		return invalid("retry.max_attempts", fmt.Sprintf("is %d, 1 to %d are allowed", n, maxRetryAttempts))
+	}
+	if n := len(p.GetBackoff()); n > maxRetryWaits {
+		return invalid("retry.backoff", fmt.Sprintf("has %d waits, at most %d are allowed", n, maxRetryWaits))
+	}
+	waits := make([]time.Duration, 0, len(p.GetBackoff()))
+	for _, d := range p.GetBackoff() {
+		w := d.AsDuration()
+		if d.CheckValid() != nil || w < 0 || w > l.MaxAckTimeout {
+			return invalid("retry.backoff", fmt.Sprintf("has a wait of %v, 0 to %v are allowed", w, l.MaxAckTimeout))
+		}
+		waits = append(waits, w)
+	}
+	set.MaxAttempts, set.Backoff = int(p.GetMaxAttempts()), dispatch.JoinBackoff(waits)
+	return nil
 }
 
 // modeOf says who the subscriber is.

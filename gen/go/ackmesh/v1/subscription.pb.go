@@ -9,6 +9,7 @@ package ackmeshv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -129,7 +130,7 @@ func (x Start_At) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Start_At.Descriptor instead.
 func (Start_At) EnumDescriptor() ([]byte, []int) {
-	return file_ackmesh_v1_subscription_proto_rawDescGZIP(), []int{1, 0}
+	return file_ackmesh_v1_subscription_proto_rawDescGZIP(), []int{2, 0}
 }
 
 // TimeMatch says which record a time means.
@@ -183,10 +184,10 @@ func (x Start_TimeMatch) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Start_TimeMatch.Descriptor instead.
 func (Start_TimeMatch) EnumDescriptor() ([]byte, []int) {
-	return file_ackmesh_v1_subscription_proto_rawDescGZIP(), []int{1, 1}
+	return file_ackmesh_v1_subscription_proto_rawDescGZIP(), []int{2, 1}
 }
 
-// Subscription asks for the records of one topic. Mode, filter and ordered
+// Subscription asks for the records of one topic. Mode, filter, ordered and retry
 // belong to the subscriber: the first Open sets them, a differing one is
 // FAILED_PRECONDITION, and they change while the subscriber has no stream.
 type Subscription struct {
@@ -208,7 +209,10 @@ type Subscription struct {
 	// Ignored for one that has a position.
 	Start *Start `protobuf:"bytes,7,opt,name=start,proto3" json:"start,omitempty"`
 	// Overrides Open.max_in_flight for this subscription.
-	MaxInFlight   *int32 `protobuf:"varint,8,opt,name=max_in_flight,json=maxInFlight,proto3,oneof" json:"max_in_flight,omitempty"`
+	MaxInFlight *int32 `protobuf:"varint,8,opt,name=max_in_flight,json=maxInFlight,proto3,oneof" json:"max_in_flight,omitempty"`
+	// How failed deliveries are retried; it belongs to the subscriber like mode
+	// and filter. Unset: the server's policy.
+	Retry         *RetryPolicy `protobuf:"bytes,9,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -299,6 +303,71 @@ func (x *Subscription) GetMaxInFlight() int32 {
 	return 0
 }
 
+func (x *Subscription) GetRetry() *RetryPolicy {
+	if x != nil {
+		return x.Retry
+	}
+	return nil
+}
+
+// RetryPolicy says how failed deliveries are retried.
+type RetryPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The failure of the last attempt makes a dead letter: 1 to 100. 0: the
+	// server's number, 6 unless set otherwise.
+	MaxAttempts int32 `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	// The waits after the first, second, … failure by nack, each within a fifth
+	// of it; the last one repeats. At most 16, of 0 to 12 h. Empty: the server's,
+	// 1, 2, 4, 8 and 16 s unless set otherwise.
+	Backoff       []*durationpb.Duration `protobuf:"bytes,2,rep,name=backoff,proto3" json:"backoff,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryPolicy) Reset() {
+	*x = RetryPolicy{}
+	mi := &file_ackmesh_v1_subscription_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryPolicy) ProtoMessage() {}
+
+func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_ackmesh_v1_subscription_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
+func (*RetryPolicy) Descriptor() ([]byte, []int) {
+	return file_ackmesh_v1_subscription_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RetryPolicy) GetMaxAttempts() int32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
+func (x *RetryPolicy) GetBackoff() []*durationpb.Duration {
+	if x != nil {
+		return x.Backoff
+	}
+	return nil
+}
+
 // Start names a place in every partition of a topic.
 type Start struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -318,7 +387,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_ackmesh_v1_subscription_proto_msgTypes[1]
+	mi := &file_ackmesh_v1_subscription_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +399,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_ackmesh_v1_subscription_proto_msgTypes[1]
+	mi := &file_ackmesh_v1_subscription_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +412,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_ackmesh_v1_subscription_proto_rawDescGZIP(), []int{1}
+	return file_ackmesh_v1_subscription_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Start) GetPlace() isStart_Place {
@@ -425,7 +494,7 @@ type OffsetRange struct {
 
 func (x *OffsetRange) Reset() {
 	*x = OffsetRange{}
-	mi := &file_ackmesh_v1_subscription_proto_msgTypes[2]
+	mi := &file_ackmesh_v1_subscription_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -437,7 +506,7 @@ func (x *OffsetRange) String() string {
 func (*OffsetRange) ProtoMessage() {}
 
 func (x *OffsetRange) ProtoReflect() protoreflect.Message {
-	mi := &file_ackmesh_v1_subscription_proto_msgTypes[2]
+	mi := &file_ackmesh_v1_subscription_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -450,7 +519,7 @@ func (x *OffsetRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OffsetRange.ProtoReflect.Descriptor instead.
 func (*OffsetRange) Descriptor() ([]byte, []int) {
-	return file_ackmesh_v1_subscription_proto_rawDescGZIP(), []int{2}
+	return file_ackmesh_v1_subscription_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *OffsetRange) GetFirst() int64 {
@@ -489,7 +558,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_ackmesh_v1_subscription_proto_msgTypes[3]
+	mi := &file_ackmesh_v1_subscription_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +570,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_ackmesh_v1_subscription_proto_msgTypes[3]
+	mi := &file_ackmesh_v1_subscription_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +583,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_ackmesh_v1_subscription_proto_rawDescGZIP(), []int{3}
+	return file_ackmesh_v1_subscription_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Position) GetTopic() string {
@@ -564,7 +633,7 @@ var File_ackmesh_v1_subscription_proto protoreflect.FileDescriptor
 const file_ackmesh_v1_subscription_proto_rawDesc = "" +
 	"\n" +
 	"\x1dackmesh/v1/subscription.proto\x12\n" +
-	"ackmesh.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x02\n" +
+	"ackmesh.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\x02\n" +
 	"\fSubscription\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12$\n" +
@@ -573,8 +642,12 @@ const file_ackmesh_v1_subscription_proto_rawDesc = "" +
 	"\x06filter\x18\x05 \x01(\tR\x06filter\x12\x18\n" +
 	"\aordered\x18\x06 \x01(\bR\aordered\x12'\n" +
 	"\x05start\x18\a \x01(\v2\x11.ackmesh.v1.StartR\x05start\x12'\n" +
-	"\rmax_in_flight\x18\b \x01(\x05H\x00R\vmaxInFlight\x88\x01\x01B\x10\n" +
-	"\x0e_max_in_flight\"\xce\x02\n" +
+	"\rmax_in_flight\x18\b \x01(\x05H\x00R\vmaxInFlight\x88\x01\x01\x12-\n" +
+	"\x05retry\x18\t \x01(\v2\x17.ackmesh.v1.RetryPolicyR\x05retryB\x10\n" +
+	"\x0e_max_in_flight\"e\n" +
+	"\vRetryPolicy\x12!\n" +
+	"\fmax_attempts\x18\x01 \x01(\x05R\vmaxAttempts\x123\n" +
+	"\abackoff\x18\x02 \x03(\v2\x19.google.protobuf.DurationR\abackoff\"\xce\x02\n" +
 	"\x05Start\x12&\n" +
 	"\x02at\x18\x01 \x01(\x0e2\x14.ackmesh.v1.Start.AtH\x00R\x02at\x12\x18\n" +
 	"\x06offset\x18\x02 \x01(\x03H\x00R\x06offset\x120\n" +
@@ -622,29 +695,33 @@ func file_ackmesh_v1_subscription_proto_rawDescGZIP() []byte {
 }
 
 var file_ackmesh_v1_subscription_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_ackmesh_v1_subscription_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_ackmesh_v1_subscription_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_ackmesh_v1_subscription_proto_goTypes = []any{
 	(Mode)(0),                     // 0: ackmesh.v1.Mode
 	(Start_At)(0),                 // 1: ackmesh.v1.Start.At
 	(Start_TimeMatch)(0),          // 2: ackmesh.v1.Start.TimeMatch
 	(*Subscription)(nil),          // 3: ackmesh.v1.Subscription
-	(*Start)(nil),                 // 4: ackmesh.v1.Start
-	(*OffsetRange)(nil),           // 5: ackmesh.v1.OffsetRange
-	(*Position)(nil),              // 6: ackmesh.v1.Position
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*RetryPolicy)(nil),           // 4: ackmesh.v1.RetryPolicy
+	(*Start)(nil),                 // 5: ackmesh.v1.Start
+	(*OffsetRange)(nil),           // 6: ackmesh.v1.OffsetRange
+	(*Position)(nil),              // 7: ackmesh.v1.Position
+	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
 }
 var file_ackmesh_v1_subscription_proto_depIdxs = []int32{
 	0, // 0: ackmesh.v1.Subscription.mode:type_name -> ackmesh.v1.Mode
-	4, // 1: ackmesh.v1.Subscription.start:type_name -> ackmesh.v1.Start
-	1, // 2: ackmesh.v1.Start.at:type_name -> ackmesh.v1.Start.At
-	7, // 3: ackmesh.v1.Start.time:type_name -> google.protobuf.Timestamp
-	2, // 4: ackmesh.v1.Start.match:type_name -> ackmesh.v1.Start.TimeMatch
-	5, // 5: ackmesh.v1.Position.finished_ahead:type_name -> ackmesh.v1.OffsetRange
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	5, // 1: ackmesh.v1.Subscription.start:type_name -> ackmesh.v1.Start
+	4, // 2: ackmesh.v1.Subscription.retry:type_name -> ackmesh.v1.RetryPolicy
+	8, // 3: ackmesh.v1.RetryPolicy.backoff:type_name -> google.protobuf.Duration
+	1, // 4: ackmesh.v1.Start.at:type_name -> ackmesh.v1.Start.At
+	9, // 5: ackmesh.v1.Start.time:type_name -> google.protobuf.Timestamp
+	2, // 6: ackmesh.v1.Start.match:type_name -> ackmesh.v1.Start.TimeMatch
+	6, // 7: ackmesh.v1.Position.finished_ahead:type_name -> ackmesh.v1.OffsetRange
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_ackmesh_v1_subscription_proto_init() }
@@ -653,7 +730,7 @@ func file_ackmesh_v1_subscription_proto_init() {
 		return
 	}
 	file_ackmesh_v1_subscription_proto_msgTypes[0].OneofWrappers = []any{}
-	file_ackmesh_v1_subscription_proto_msgTypes[1].OneofWrappers = []any{
+	file_ackmesh_v1_subscription_proto_msgTypes[2].OneofWrappers = []any{
 		(*Start_At_)(nil),
 		(*Start_Offset)(nil),
 		(*Start_Time)(nil),
@@ -664,7 +741,7 @@ func file_ackmesh_v1_subscription_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ackmesh_v1_subscription_proto_rawDesc), len(file_ackmesh_v1_subscription_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x61\x63kmesh/v1/subscription.proto\x12\nackmesh.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc9\x01\n\x0cSubscription\x12\n\n\x02id\x18\x01 \x01(\r\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x1e\n\x04mode\x18\x03 \x01(\x0e\x32\x10.ackmesh.v1.Mode\x12\r\n\x05share\x18\x04 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x05 \x01(\t\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\x12 \n\x05start\x18\x07 \x01(\x0b\x32\x11.ackmesh.v1.Start\x12\x1a\n\rmax_in_flight\x18\x08 \x01(\x05H\x00\x88\x01\x01\x42\x10\n\x0e_max_in_flight\"\xb5\x02\n\x05Start\x12\"\n\x02\x61t\x18\x01 \x01(\x0e\x32\x14.ackmesh.v1.Start.AtH\x00\x12\x10\n\x06offset\x18\x02 \x01(\x03H\x00\x12*\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12*\n\x05match\x18\x04 \x01(\x0e\x32\x1b.ackmesh.v1.Start.TimeMatch\"8\n\x02\x41t\x12\x12\n\x0e\x41T_UNSPECIFIED\x10\x00\x12\r\n\tAT_LATEST\x10\x01\x12\x0f\n\x0b\x41T_EARLIEST\x10\x02\"[\n\tTimeMatch\x12\x1a\n\x16TIME_MATCH_UNSPECIFIED\x10\x00\x12\x16\n\x12TIME_MATCH_NEAREST\x10\x01\x12\x1a\n\x16TIME_MATCH_AT_OR_AFTER\x10\x02\x42\x07\n\x05place\"*\n\x0bOffsetRange\x12\r\n\x05\x66irst\x18\x01 \x01(\x03\x12\x0c\n\x04last\x18\x02 \x01(\x03\"\x95\x01\n\x08Position\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\t\x12\x13\n\x0bnext_offset\x18\x04 \x01(\x03\x12/\n\x0e\x66inished_ahead\x18\x05 \x03(\x0b\x32\x17.ackmesh.v1.OffsetRange\x12\r\n\x05\x65poch\x18\x06 \x01(\x04*[\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x15\n\x11MODE_LOAD_BALANCE\x10\x01\x12\x12\n\x0eMODE_BROADCAST\x10\x02\x12\x12\n\x0eMODE_MULTICAST\x10\x03\x42\\\n\rio.ackmesh.v1B\x11SubscriptionProtoP\x01Z6github.com/ackmesh/ackmesh/gen/go/ackmesh/v1;ackmeshv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x61\x63kmesh/v1/subscription.proto\x12\nackmesh.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x01\n\x0cSubscription\x12\n\n\x02id\x18\x01 \x01(\r\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x1e\n\x04mode\x18\x03 \x01(\x0e\x32\x10.ackmesh.v1.Mode\x12\r\n\x05share\x18\x04 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x05 \x01(\t\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\x12 \n\x05start\x18\x07 \x01(\x0b\x32\x11.ackmesh.v1.Start\x12\x1a\n\rmax_in_flight\x18\x08 \x01(\x05H\x00\x88\x01\x01\x12&\n\x05retry\x18\t \x01(\x0b\x32\x17.ackmesh.v1.RetryPolicyB\x10\n\x0e_max_in_flight\"O\n\x0bRetryPolicy\x12\x14\n\x0cmax_attempts\x18\x01 \x01(\x05\x12*\n\x07\x62\x61\x63koff\x18\x02 \x03(\x0b\x32\x19.google.protobuf.Duration\"\xb5\x02\n\x05Start\x12\"\n\x02\x61t\x18\x01 \x01(\x0e\x32\x14.ackmesh.v1.Start.AtH\x00\x12\x10\n\x06offset\x18\x02 \x01(\x03H\x00\x12*\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12*\n\x05match\x18\x04 \x01(\x0e\x32\x1b.ackmesh.v1.Start.TimeMatch\"8\n\x02\x41t\x12\x12\n\x0e\x41T_UNSPECIFIED\x10\x00\x12\r\n\tAT_LATEST\x10\x01\x12\x0f\n\x0b\x41T_EARLIEST\x10\x02\"[\n\tTimeMatch\x12\x1a\n\x16TIME_MATCH_UNSPECIFIED\x10\x00\x12\x16\n\x12TIME_MATCH_NEAREST\x10\x01\x12\x1a\n\x16TIME_MATCH_AT_OR_AFTER\x10\x02\x42\x07\n\x05place\"*\n\x0bOffsetRange\x12\r\n\x05\x66irst\x18\x01 \x01(\x03\x12\x0c\n\x04last\x18\x02 \x01(\x03\"\x95\x01\n\x08Position\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\t\x12\x13\n\x0bnext_offset\x18\x04 \x01(\x03\x12/\n\x0e\x66inished_ahead\x18\x05 \x03(\x0b\x32\x17.ackmesh.v1.OffsetRange\x12\r\n\x05\x65poch\x18\x06 \x01(\x04*[\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x15\n\x11MODE_LOAD_BALANCE\x10\x01\x12\x12\n\x0eMODE_BROADCAST\x10\x02\x12\x12\n\x0eMODE_MULTICAST\x10\x03\x42\\\n\rio.ackmesh.v1B\x11SubscriptionProtoP\x01Z6github.com/ackmesh/ackmesh/gen/go/ackmesh/v1;ackmeshv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,18 +34,20 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ackmesh.v1.subscription_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rio.ackmesh.v1B\021SubscriptionProtoP\001Z6github.com/ackmesh/ackmesh/gen/go/ackmesh/v1;ackmeshv1'
-  _globals['_MODE']._serialized_start=790
-  _globals['_MODE']._serialized_end=881
-  _globals['_SUBSCRIPTION']._serialized_start=79
-  _globals['_SUBSCRIPTION']._serialized_end=280
-  _globals['_START']._serialized_start=283
-  _globals['_START']._serialized_end=592
-  _globals['_START_AT']._serialized_start=434
-  _globals['_START_AT']._serialized_end=490
-  _globals['_START_TIMEMATCH']._serialized_start=492
-  _globals['_START_TIMEMATCH']._serialized_end=583
-  _globals['_OFFSETRANGE']._serialized_start=594
-  _globals['_OFFSETRANGE']._serialized_end=636
-  _globals['_POSITION']._serialized_start=639
-  _globals['_POSITION']._serialized_end=788
+  _globals['_MODE']._serialized_start=943
+  _globals['_MODE']._serialized_end=1034
+  _globals['_SUBSCRIPTION']._serialized_start=111
+  _globals['_SUBSCRIPTION']._serialized_end=352
+  _globals['_RETRYPOLICY']._serialized_start=354
+  _globals['_RETRYPOLICY']._serialized_end=433
+  _globals['_START']._serialized_start=436
+  _globals['_START']._serialized_end=745
+  _globals['_START_AT']._serialized_start=587
+  _globals['_START_AT']._serialized_end=643
+  _globals['_START_TIMEMATCH']._serialized_start=645
+  _globals['_START_TIMEMATCH']._serialized_end=736
+  _globals['_OFFSETRANGE']._serialized_start=747
+  _globals['_OFFSETRANGE']._serialized_end=789
+  _globals['_POSITION']._serialized_start=792
+  _globals['_POSITION']._serialized_end=941
 # @@protoc_insertion_point(module_scope)

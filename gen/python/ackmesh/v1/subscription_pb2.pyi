@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -50,7 +51,7 @@ Global___Mode: _TypeAlias = Mode  # noqa: Y015
 
 @_typing.final
 class Subscription(_message.Message):
-    """Subscription asks for the records of one topic. Mode, filter and ordered
+    """Subscription asks for the records of one topic. Mode, filter, ordered and retry
     belong to the subscriber: the first Open sets them, a differing one is
     FAILED_PRECONDITION, and they change while the subscriber has no stream.
     """
@@ -65,6 +66,7 @@ class Subscription(_message.Message):
     ORDERED_FIELD_NUMBER: _builtins.int
     START_FIELD_NUMBER: _builtins.int
     MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    RETRY_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Chosen by the client, unique on its stream, not 0."""
     topic: _builtins.str
@@ -87,6 +89,12 @@ class Subscription(_message.Message):
         Ignored for one that has a position.
         """
 
+    @_builtins.property
+    def retry(self) -> Global___RetryPolicy:
+        """How failed deliveries are retried; it belongs to the subscriber like mode
+        and filter. Unset: the server's policy.
+        """
+
     def __init__(
         self,
         *,
@@ -98,16 +106,50 @@ class Subscription(_message.Message):
         ordered: _builtins.bool = ...,
         start: Global___Start | None = ...,
         max_in_flight: _builtins.int | None = ...,
+        retry: Global___RetryPolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "max_in_flight", b"max_in_flight", "start", b"start"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "max_in_flight", b"max_in_flight", "retry", b"retry", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "filter", b"filter", "id", b"id", "max_in_flight", b"max_in_flight", "mode", b"mode", "ordered", b"ordered", "share", b"share", "start", b"start", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "filter", b"filter", "id", b"id", "max_in_flight", b"max_in_flight", "mode", b"mode", "ordered", b"ordered", "retry", b"retry", "share", b"share", "start", b"start", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_in_flight: _TypeAlias = _typing.Literal["max_in_flight"]  # noqa: Y015
     _WhichOneofArgType__max_in_flight: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_in_flight) -> _WhichOneofReturnType__max_in_flight | None: ...
 
 Global___Subscription: _TypeAlias = Subscription  # noqa: Y015
+
+@_typing.final
+class RetryPolicy(_message.Message):
+    """RetryPolicy says how failed deliveries are retried."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAX_ATTEMPTS_FIELD_NUMBER: _builtins.int
+    BACKOFF_FIELD_NUMBER: _builtins.int
+    max_attempts: _builtins.int
+    """The failure of the last attempt makes a dead letter: 1 to 100. 0: the
+    server's number, 6 unless set otherwise.
+    """
+    @_builtins.property
+    def backoff(self) -> _containers.RepeatedCompositeFieldContainer[_duration_pb2.Duration]:
+        """The waits after the first, second, … failure by nack, each within a fifth
+        of it; the last one repeats. At most 16, of 0 to 12 h. Empty: the server's,
+        1, 2, 4, 8 and 16 s unless set otherwise.
+        """
+
+    def __init__(
+        self,
+        *,
+        max_attempts: _builtins.int = ...,
+        backoff: _abc.Iterable[_duration_pb2.Duration] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backoff", b"backoff", "max_attempts", b"max_attempts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryPolicy: _TypeAlias = RetryPolicy  # noqa: Y015
 
 @_typing.final
 class Start(_message.Message):

@@ -7,7 +7,7 @@ package io.ackmesh.v1;
 
 /**
  * <pre>
- * Subscription asks for the records of one topic. Mode, filter and ordered
+ * Subscription asks for the records of one topic. Mode, filter, ordered and retry
  * belong to the subscriber: the first Open sets them, a differing one is
  * FAILED_PRECONDITION, and they change while the subscriber has no stream.
  * </pre>
@@ -326,6 +326,47 @@ private static final long serialVersionUID = 0L;
     return maxInFlight_;
   }
 
+  public static final int RETRY_FIELD_NUMBER = 9;
+  private io.ackmesh.v1.RetryPolicy retry_;
+  /**
+   * <pre>
+   * How failed deliveries are retried; it belongs to the subscriber like mode
+   * and filter. Unset: the server's policy.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+   * @return Whether the retry field is set.
+   */
+  @java.lang.Override
+  public boolean hasRetry() {
+    return ((bitField0_ & 0x00000004) != 0);
+  }
+  /**
+   * <pre>
+   * How failed deliveries are retried; it belongs to the subscriber like mode
+   * and filter. Unset: the server's policy.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+   * @return The retry.
+   */
+  @java.lang.Override
+  public io.ackmesh.v1.RetryPolicy getRetry() {
+    return retry_ == null ? io.ackmesh.v1.RetryPolicy.getDefaultInstance() : retry_;
+  }
+  /**
+   * <pre>
+   * How failed deliveries are retried; it belongs to the subscriber like mode
+   * and filter. Unset: the server's policy.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+   */
+  @java.lang.Override
+  public io.ackmesh.v1.RetryPolicyOrBuilder getRetryOrBuilder() {
+    return retry_ == null ? io.ackmesh.v1.RetryPolicy.getDefaultInstance() : retry_;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -364,6 +405,9 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000002) != 0)) {
       output.writeInt32(8, maxInFlight_);
     }
+    if (((bitField0_ & 0x00000004) != 0)) {
+      output.writeMessage(9, getRetry());
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -396,6 +440,10 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000002) != 0)) {
       size += com.google.protobuf.CodedOutputStream
         .computeInt32Size(8, maxInFlight_);
+    }
+    if (((bitField0_ & 0x00000004) != 0)) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeMessageSize(9, getRetry());
     }
     return size;
   }
@@ -442,6 +490,11 @@ private static final long serialVersionUID = 0L;
       if (getMaxInFlight()
           != other.getMaxInFlight()) return false;
     }
+    if (hasRetry() != other.hasRetry()) return false;
+    if (hasRetry()) {
+      if (!getRetry()
+          .equals(other.getRetry())) return false;
+    }
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -473,6 +526,10 @@ private static final long serialVersionUID = 0L;
     if (hasMaxInFlight()) {
       hash = (37 * hash) + MAX_IN_FLIGHT_FIELD_NUMBER;
       hash = (53 * hash) + getMaxInFlight();
+    }
+    if (hasRetry()) {
+      hash = (37 * hash) + RETRY_FIELD_NUMBER;
+      hash = (53 * hash) + getRetry().hashCode();
     }
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
@@ -573,7 +630,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Subscription asks for the records of one topic. Mode, filter and ordered
+   * Subscription asks for the records of one topic. Mode, filter, ordered and retry
    * belong to the subscriber: the first Open sets them, a differing one is
    * FAILED_PRECONDITION, and they change while the subscriber has no stream.
    * </pre>
@@ -611,6 +668,7 @@ private static final long serialVersionUID = 0L;
       if (com.google.protobuf.GeneratedMessage
               .alwaysUseFieldBuilders) {
         internalGetStartFieldBuilder();
+        internalGetRetryFieldBuilder();
       }
     }
     @java.lang.Override
@@ -629,6 +687,11 @@ private static final long serialVersionUID = 0L;
         startBuilder_ = null;
       }
       maxInFlight_ = 0;
+      retry_ = null;
+      if (retryBuilder_ != null) {
+        retryBuilder_.dispose();
+        retryBuilder_ = null;
+      }
       return this;
     }
 
@@ -691,6 +754,12 @@ private static final long serialVersionUID = 0L;
         result.maxInFlight_ = maxInFlight_;
         to_bitField0_ |= 0x00000002;
       }
+      if (((from_bitField0_ & 0x00000100) != 0)) {
+        result.retry_ = retryBuilder_ == null
+            ? retry_
+            : retryBuilder_.build();
+        to_bitField0_ |= 0x00000004;
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -735,6 +804,9 @@ private static final long serialVersionUID = 0L;
       }
       if (other.hasMaxInFlight()) {
         setMaxInFlight(other.getMaxInFlight());
+      }
+      if (other.hasRetry()) {
+        mergeRetry(other.getRetry());
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -802,6 +874,13 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000080;
               break;
             } // case 64
+            case 74: {
+              input.readMessage(
+                  internalGetRetryFieldBuilder().getBuilder(),
+                  extensionRegistry);
+              bitField0_ |= 0x00000100;
+              break;
+            } // case 74
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -1478,6 +1557,170 @@ private static final long serialVersionUID = 0L;
       maxInFlight_ = 0;
       onChanged();
       return this;
+    }
+
+    private io.ackmesh.v1.RetryPolicy retry_;
+    private com.google.protobuf.SingleFieldBuilder<
+        io.ackmesh.v1.RetryPolicy, io.ackmesh.v1.RetryPolicy.Builder, io.ackmesh.v1.RetryPolicyOrBuilder> retryBuilder_;
+    /**
+     * <pre>
+     * How failed deliveries are retried; it belongs to the subscriber like mode
+     * and filter. Unset: the server's policy.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+     * @return Whether the retry field is set.
+     */
+    public boolean hasRetry() {
+      return ((bitField0_ & 0x00000100) != 0);
+    }
+    /**
+     * <pre>
+     * How failed deliveries are retried; it belongs to the subscriber like mode
+     * and filter. Unset: the server's policy.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+     * @return The retry.
+     */
+    public io.ackmesh.v1.RetryPolicy getRetry() {
+      if (retryBuilder_ == null) {
+        return retry_ == null ? io.ackmesh.v1.RetryPolicy.getDefaultInstance() : retry_;
+      } else {
+        return retryBuilder_.getMessage();
+      }
+    }
+    /**
+     * <pre>
+     * How failed deliveries are retried; it belongs to the subscriber like mode
+     * and filter. Unset: the server's policy.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+     */
+    public Builder setRetry(io.ackmesh.v1.RetryPolicy value) {
+      if (retryBuilder_ == null) {
+        java.util.Objects.requireNonNull(value);
+        retry_ = value;
+      } else {
+        retryBuilder_.setMessage(value);
+      }
+      bitField0_ |= 0x00000100;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * How failed deliveries are retried; it belongs to the subscriber like mode
+     * and filter. Unset: the server's policy.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+     */
+    public Builder setRetry(
+        io.ackmesh.v1.RetryPolicy.Builder builderForValue) {
+      if (retryBuilder_ == null) {
+        retry_ = builderForValue.build();
+      } else {
+        retryBuilder_.setMessage(builderForValue.build());
+      }
+      bitField0_ |= 0x00000100;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * How failed deliveries are retried; it belongs to the subscriber like mode
+     * and filter. Unset: the server's policy.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+     */
+    public Builder mergeRetry(io.ackmesh.v1.RetryPolicy value) {
+      if (retryBuilder_ == null) {
+        if (((bitField0_ & 0x00000100) != 0) &&
+          retry_ != null &&
+          retry_ != io.ackmesh.v1.RetryPolicy.getDefaultInstance()) {
+          getRetryBuilder().mergeFrom(value);
+        } else {
+          retry_ = value;
+        }
+      } else {
+        retryBuilder_.mergeFrom(value);
+      }
+      if (retry_ != null) {
+        bitField0_ |= 0x00000100;
+        onChanged();
+      }
+      return this;
+    }
+    /**
+     * <pre>
+     * How failed deliveries are retried; it belongs to the subscriber like mode
+     * and filter. Unset: the server's policy.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+     */
+    public Builder clearRetry() {
+      bitField0_ = (bitField0_ & ~0x00000100);
+      retry_ = null;
+      if (retryBuilder_ != null) {
+        retryBuilder_.dispose();
+        retryBuilder_ = null;
+      }
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * How failed deliveries are retried; it belongs to the subscriber like mode
+     * and filter. Unset: the server's policy.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+     */
+    public io.ackmesh.v1.RetryPolicy.Builder getRetryBuilder() {
+      bitField0_ |= 0x00000100;
+      onChanged();
+      return internalGetRetryFieldBuilder().getBuilder();
+    }
+    /**
+     * <pre>
+     * How failed deliveries are retried; it belongs to the subscriber like mode
+     * and filter. Unset: the server's policy.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+     */
+    public io.ackmesh.v1.RetryPolicyOrBuilder getRetryOrBuilder() {
+      if (retryBuilder_ != null) {
+        return retryBuilder_.getMessageOrBuilder();
+      } else {
+        return retry_ == null ?
+            io.ackmesh.v1.RetryPolicy.getDefaultInstance() : retry_;
+      }
+    }
+    /**
+     * <pre>
+     * How failed deliveries are retried; it belongs to the subscriber like mode
+     * and filter. Unset: the server's policy.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+     */
+    private com.google.protobuf.SingleFieldBuilder<
+        io.ackmesh.v1.RetryPolicy, io.ackmesh.v1.RetryPolicy.Builder, io.ackmesh.v1.RetryPolicyOrBuilder> 
+        internalGetRetryFieldBuilder() {
+      if (retryBuilder_ == null) {
+        retryBuilder_ = new com.google.protobuf.SingleFieldBuilder<
+            io.ackmesh.v1.RetryPolicy, io.ackmesh.v1.RetryPolicy.Builder, io.ackmesh.v1.RetryPolicyOrBuilder>(
+                getRetry(),
+                getParentForChildren(),
+                isClean());
+        retry_ = null;
+      }
+      return retryBuilder_;
     }
 
     // @@protoc_insertion_point(builder_scope:ackmesh.v1.Subscription)

@@ -159,4 +159,34 @@ public interface SubscriptionOrBuilder extends
    * @return The maxInFlight.
    */
   int getMaxInFlight();
+
+  /**
+   * <pre>
+   * How failed deliveries are retried; it belongs to the subscriber like mode
+   * and filter. Unset: the server's policy.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+   * @return Whether the retry field is set.
+   */
+  boolean hasRetry();
+  /**
+   * <pre>
+   * How failed deliveries are retried; it belongs to the subscriber like mode
+   * and filter. Unset: the server's policy.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+   * @return The retry.
+   */
+  io.ackmesh.v1.RetryPolicy getRetry();
+  /**
+   * <pre>
+   * How failed deliveries are retried; it belongs to the subscriber like mode
+   * and filter. Unset: the server's policy.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.RetryPolicy retry = 9 [json_name = "retry"];</code>
+   */
+  io.ackmesh.v1.RetryPolicyOrBuilder getRetryOrBuilder();
 }

@@ -32,6 +32,11 @@ public final class SubscriptionProto extends com.google.protobuf.GeneratedFile {
     com.google.protobuf.GeneratedMessage.FieldAccessorTable
       internal_static_ackmesh_v1_Subscription_fieldAccessorTable;
   static final com.google.protobuf.Descriptors.Descriptor
+    internal_static_ackmesh_v1_RetryPolicy_descriptor;
+  static final 
+    com.google.protobuf.GeneratedMessage.FieldAccessorTable
+      internal_static_ackmesh_v1_RetryPolicy_fieldAccessorTable;
+  static final com.google.protobuf.Descriptors.Descriptor
     internal_static_ackmesh_v1_Start_descriptor;
   static final 
     com.google.protobuf.GeneratedMessage.FieldAccessorTable
@@ -56,38 +61,44 @@ public final class SubscriptionProto extends com.google.protobuf.GeneratedFile {
   static {
     java.lang.String[] descriptorData = {
       "\n\035ackmesh/v1/subscription.proto\022\nackmesh" +
-      ".v1\032\037google/protobuf/timestamp.proto\"\206\002\n" +
-      "\014Subscription\022\016\n\002id\030\001 \001(\rR\002id\022\024\n\005topic\030\002" +
-      " \001(\tR\005topic\022$\n\004mode\030\003 \001(\0162\020.ackmesh.v1.M" +
-      "odeR\004mode\022\024\n\005share\030\004 \001(\tR\005share\022\026\n\006filte" +
-      "r\030\005 \001(\tR\006filter\022\030\n\007ordered\030\006 \001(\010R\007ordere" +
-      "d\022\'\n\005start\030\007 \001(\0132\021.ackmesh.v1.StartR\005sta" +
-      "rt\022\'\n\rmax_in_flight\030\010 \001(\005H\000R\013maxInFlight" +
-      "\210\001\001B\020\n\016_max_in_flight\"\316\002\n\005Start\022&\n\002at\030\001 " +
-      "\001(\0162\024.ackmesh.v1.Start.AtH\000R\002at\022\030\n\006offse" +
-      "t\030\002 \001(\003H\000R\006offset\0220\n\004time\030\003 \001(\0132\032.google" +
-      ".protobuf.TimestampH\000R\004time\0221\n\005match\030\004 \001" +
-      "(\0162\033.ackmesh.v1.Start.TimeMatchR\005match\"8" +
-      "\n\002At\022\022\n\016AT_UNSPECIFIED\020\000\022\r\n\tAT_LATEST\020\001\022" +
-      "\017\n\013AT_EARLIEST\020\002\"[\n\tTimeMatch\022\032\n\026TIME_MA" +
-      "TCH_UNSPECIFIED\020\000\022\026\n\022TIME_MATCH_NEAREST\020" +
-      "\001\022\032\n\026TIME_MATCH_AT_OR_AFTER\020\002B\007\n\005place\"7" +
-      "\n\013OffsetRange\022\024\n\005first\030\001 \001(\003R\005first\022\022\n\004l" +
-      "ast\030\002 \001(\003R\004last\"\325\001\n\010Position\022\024\n\005topic\030\001 " +
-      "\001(\tR\005topic\022\036\n\nsubscriber\030\002 \001(\tR\nsubscrib" +
-      "er\022\034\n\tpartition\030\003 \001(\tR\tpartition\022\037\n\013next" +
-      "_offset\030\004 \001(\003R\nnextOffset\022>\n\016finished_ah" +
-      "ead\030\005 \003(\0132\027.ackmesh.v1.OffsetRangeR\rfini" +
-      "shedAhead\022\024\n\005epoch\030\006 \001(\004R\005epoch*[\n\004Mode\022" +
-      "\024\n\020MODE_UNSPECIFIED\020\000\022\025\n\021MODE_LOAD_BALAN" +
-      "CE\020\001\022\022\n\016MODE_BROADCAST\020\002\022\022\n\016MODE_MULTICA" +
-      "ST\020\003B\\\n\rio.ackmesh.v1B\021SubscriptionProto" +
-      "P\001Z6github.com/ackmesh/ackmesh/gen/go/ac" +
-      "kmesh/v1;ackmeshv1b\006proto3"
+      ".v1\032\036google/protobuf/duration.proto\032\037goo" +
+      "gle/protobuf/timestamp.proto\"\265\002\n\014Subscri" +
+      "ption\022\016\n\002id\030\001 \001(\rR\002id\022\024\n\005topic\030\002 \001(\tR\005to" +
+      "pic\022$\n\004mode\030\003 \001(\0162\020.ackmesh.v1.ModeR\004mod" +
+      "e\022\024\n\005share\030\004 \001(\tR\005share\022\026\n\006filter\030\005 \001(\tR" +
+      "\006filter\022\030\n\007ordered\030\006 \001(\010R\007ordered\022\'\n\005sta" +
+      "rt\030\007 \001(\0132\021.ackmesh.v1.StartR\005start\022\'\n\rma" +
+      "x_in_flight\030\010 \001(\005H\000R\013maxInFlight\210\001\001\022-\n\005r" +
+      "etry\030\t \001(\0132\027.ackmesh.v1.RetryPolicyR\005ret" +
+      "ryB\020\n\016_max_in_flight\"e\n\013RetryPolicy\022!\n\014m" +
+      "ax_attempts\030\001 \001(\005R\013maxAttempts\0223\n\007backof" +
+      "f\030\002 \003(\0132\031.google.protobuf.DurationR\007back" +
+      "off\"\316\002\n\005Start\022&\n\002at\030\001 \001(\0162\024.ackmesh.v1.S" +
+      "tart.AtH\000R\002at\022\030\n\006offset\030\002 \001(\003H\000R\006offset\022" +
+      "0\n\004time\030\003 \001(\0132\032.google.protobuf.Timestam" +
+      "pH\000R\004time\0221\n\005match\030\004 \001(\0162\033.ackmesh.v1.St" +
+      "art.TimeMatchR\005match\"8\n\002At\022\022\n\016AT_UNSPECI" +
+      "FIED\020\000\022\r\n\tAT_LATEST\020\001\022\017\n\013AT_EARLIEST\020\002\"[" +
+      "\n\tTimeMatch\022\032\n\026TIME_MATCH_UNSPECIFIED\020\000\022" +
+      "\026\n\022TIME_MATCH_NEAREST\020\001\022\032\n\026TIME_MATCH_AT" +
+      "_OR_AFTER\020\002B\007\n\005place\"7\n\013OffsetRange\022\024\n\005f" +
+      "irst\030\001 \001(\003R\005first\022\022\n\004last\030\002 \001(\003R\004last\"\325\001" +
+      "\n\010Position\022\024\n\005topic\030\001 \001(\tR\005topic\022\036\n\nsubs" +
+      "criber\030\002 \001(\tR\nsubscriber\022\034\n\tpartition\030\003 " +
+      "\001(\tR\tpartition\022\037\n\013next_offset\030\004 \001(\003R\nnex" +
+      "tOffset\022>\n\016finished_ahead\030\005 \003(\0132\027.ackmes" +
+      "h.v1.OffsetRangeR\rfinishedAhead\022\024\n\005epoch" +
+      "\030\006 \001(\004R\005epoch*[\n\004Mode\022\024\n\020MODE_UNSPECIFIE" +
+      "D\020\000\022\025\n\021MODE_LOAD_BALANCE\020\001\022\022\n\016MODE_BROAD" +
+      "CAST\020\002\022\022\n\016MODE_MULTICAST\020\003B\\\n\rio.ackmesh" +
+      ".v1B\021SubscriptionProtoP\001Z6github.com/ack" +
+      "mesh/ackmesh/gen/go/ackmesh/v1;ackmeshv1" +
+      "b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
         new com.google.protobuf.Descriptors.FileDescriptor[] {
+          com.google.protobuf.DurationProto.getDescriptor(),
           com.google.protobuf.TimestampProto.getDescriptor(),
         });
     internal_static_ackmesh_v1_Subscription_descriptor =
@@ -95,26 +106,33 @@ public final class SubscriptionProto extends com.google.protobuf.GeneratedFile {
     internal_static_ackmesh_v1_Subscription_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_Subscription_descriptor,
-        new java.lang.String[] { "Id", "Topic", "Mode", "Share", "Filter", "Ordered", "Start", "MaxInFlight", });
-    internal_static_ackmesh_v1_Start_descriptor =
+        new java.lang.String[] { "Id", "Topic", "Mode", "Share", "Filter", "Ordered", "Start", "MaxInFlight", "Retry", });
+    internal_static_ackmesh_v1_RetryPolicy_descriptor =
       getDescriptor().getMessageType(1);
+    internal_static_ackmesh_v1_RetryPolicy_fieldAccessorTable = new
+      com.google.protobuf.GeneratedMessage.FieldAccessorTable(
+        internal_static_ackmesh_v1_RetryPolicy_descriptor,
+        new java.lang.String[] { "MaxAttempts", "Backoff", });
+    internal_static_ackmesh_v1_Start_descriptor =
+      getDescriptor().getMessageType(2);
     internal_static_ackmesh_v1_Start_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_Start_descriptor,
         new java.lang.String[] { "At", "Offset", "Time", "Match", "Place", });
     internal_static_ackmesh_v1_OffsetRange_descriptor =
-      getDescriptor().getMessageType(2);
+      getDescriptor().getMessageType(3);
     internal_static_ackmesh_v1_OffsetRange_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_OffsetRange_descriptor,
         new java.lang.String[] { "First", "Last", });
     internal_static_ackmesh_v1_Position_descriptor =
-      getDescriptor().getMessageType(3);
+      getDescriptor().getMessageType(4);
     internal_static_ackmesh_v1_Position_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_Position_descriptor,
         new java.lang.String[] { "Topic", "Subscriber", "Partition", "NextOffset", "FinishedAhead", "Epoch", });
     descriptor.resolveAllFeaturesImmutable();
+    com.google.protobuf.DurationProto.getDescriptor();
     com.google.protobuf.TimestampProto.getDescriptor();
   }
 

@@ -1,0 +1,289 @@
+package dispatch
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"google.golang.org/grpc/mem"
+)
+
+const maxLate = 4096
+
+type outBatch struct {
+	first uint64
+	n     int
+	mask  uint64 // not answered
+	held  uint64 // of these, holding a slot of the window
+	bytes int64  // of the held ones together
+	epoch uint64
+	b     *binding
+	p     *part
+}
+
+func (e *outBatch) release(s *Stream, mask uint64) {
+	mask &= e.held
+	n := bits.OnesCount64(mask)
+	if n == 0 {
+		return
+	}
+	share := e.bytes
+	if left := bits.OnesCount64(e.held); n < left {
+		share = e.bytes * int64(n) / int64(left)
+	}
+	e.held &^= mask
+	e.bytes -= share
+	s.bytes -= share
+	e.b.used -= n
+}
+
+func (s *Stream) find(id uint64) int {
+	lo, hi := 0, len(s.table)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if e := s.table[mid]; e.first+uint64(e.n)-1 < id {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+func (e *outBatch) maskOf(r idRange) uint64 {
+	from, to := uint64(0), uint64(e.n-1)
+	if r.first > e.first {
+		from = r.first - e.first
+	}
+	if d := r.last - e.first; d < to {
+		to = d
+	}
+	return (^uint64(0) >> (63 - (to - from))) << from
+}
+
+type Answered = struct{ First, Last uint64 }
+
+func (s *Stream) Ack(ranges []Answered) error {
+	return s.answer(ranges, event{kind: evAck}, true)
+}
+
+func (s *Stream) Nack(ranges []Answered, delay time.Duration, dead bool, reason string) error {
+	return s.answer(ranges, event{kind: evNack, by: delay, dead: dead, reason: reason}, true)
+}
+
+func (s *Stream) Extend(ranges []Answered, by time.Duration) error {
+	if by <= 0 {
+		by = s.cfg.AckTimeout
+	}
+	return s.answer(ranges, event{kind: evExtend, by: by}, false)
+}
+
+func (s *Stream) answer(ranges []Answered, ev event, final bool) error {
+	var evs []event
+	s.mu.Lock()
+	s.lastAnswer = time.Now()
+	if s.closed {
+		s.mu.Unlock()
+		return errStreamClosed
+	}
+	var b *binding
+	for _, r := range ranges {
+		evs = s.collect(idRange{r.First, r.Last}, ev, final, evs)
+	}
+	if len(evs) > 0 {
+		b = evs[0].b
+	}
+	if final {
+		s.sweep()
+	}
+	if s.out.n > maxOutcomes {
+		s.mu.Unlock()
+		return fmt.Errorf("more than %d answers wait to be read: read the stream", maxOutcomes)
+	}
+	starved := s.takeStarved(b)
+	told := s.out.n > 0
+	s.mu.Unlock()
+	for i := range evs {
+		evs[i].p.l.post(evs[i])
+	}
+	wakeAll(starved, nil)
+	if told {
+		s.signal()
+	}
+	return nil
+}
+
+func (s *Stream) collect(r idRange, ev event, final bool, evs []event) []event {
+	next := r.first
+	for i := s.find(r.first); i < len(s.table) && s.table[i].first <= r.last; i++ {
+		e := s.table[i]
+		asked := e.maskOf(r)
+		got := asked & e.mask
+		if final {
+			s.unknown(idRange{next, e.first - 1})
+			s.out.addMask(StatusUnknown, e.first, asked&^got)
+		}
+		next = min(r.last, e.first+uint64(e.n)-1) + 1
+		if got == 0 {
+			continue
+		}
+		if final {
+			e.mask &^= got
+			e.release(s, got)
+			s.pending += bits.OnesCount64(got)
+		}
+		ev.p, ev.b, ev.stream, ev.first, ev.mask, ev.epoch = e.p, e.b, s, e.first, got, e.epoch
+		evs = append(evs, ev)
+	}
+	if final && next <= r.last {
+		s.unknown(idRange{next, r.last})
+	}
+	return evs
+}
+
+func (s *Stream) unknown(r idRange) {
+	if r.first <= r.last {
+		s.out.add(StatusUnknown, r)
+	}
+}
+
+func (s *Stream) sweep() {
+	i := 0
+	for i < len(s.table) && s.table[i].mask == 0 {
+		s.table[i] = nil
+		i++
+	}
+	s.table = s.table[i:]
+	for n := len(s.table); n > 0 && s.table[n-1].mask == 0; n-- {
+		s.table = s.table[:n-1]
+	}
+	dead := 0
+	for k := 0; k < len(s.table) && k < 256; k++ {
+		if s.table[k].mask == 0 {
+			dead++
+		}
+	}
+	if dead > 128 {
+		s.compact()
+	}
+}
+
+func (s *Stream) compact() {
+	kept := make([]*outBatch, 0, len(s.table))
+	for _, e := range s.table {
+		if e.mask != 0 {
+			kept = append(kept, e)
+		}
+	}
+	s.table = kept
+}
+
+func (s *Stream) expired(first, mask uint64) {
+	s.mu.Lock()
+	i := s.find(first)
+	if i == len(s.table) || s.table[i].first != first {
+		s.mu.Unlock()
+		return
+	}
+	e := s.table[i]
+	e.release(s, mask&e.mask)
+	if len(s.table) >= s.lateCheck {
+		s.forgetLate()
+	}
+	starved := s.takeStarved(e.b)
+	s.mu.Unlock()
+	wakeAll(starved, nil)
+}
+
+func (s *Stream) forgetLate() {
+	drop := -maxLate
+	for _, e := range s.table {
+		if e.held == 0 {
+			drop++
+		}
+	}
+	for _, e := range s.table {
+		if drop > 0 && e.held == 0 {
+			drop--
+			e.mask = 0
+		}
+	}
+	s.compact()
+	s.lateCheck = len(s.table) + maxLate
+}
+
+func (s *Stream) forget(b *binding, p *part) {
+	s.mu.Lock()
+	for _, e := range s.table {
+		if e.b == b && (p == nil || e.p == p) {
+			e.release(s, e.held)
+			e.mask = 0
+		}
+	}
+	s.compact()
+	starved := s.takeStarved(nil)
+	s.mu.Unlock()
+	wakeAll(starved, nil)
+}
+
+func (s *Stream) tell(st AckStatus, first, mask uint64, counted bool) {
+	s.mu.Lock()
+	s.out.addMask(st, first, mask)
+	if counted {
+		s.pending -= bits.OnesCount64(mask)
+		s.noteAnswered()
+	}
+	s.mu.Unlock()
+	s.signal()
+}
+
+func (s *Stream) again(b *binding, p *part, epoch, first, mask uint64) {
+	s.mu.Lock()
+	s.pending -= bits.OnesCount64(mask)
+	s.out.addMask(StatusRetry, first, mask)
+	s.noteAnswered()
+	if !b.gone && !s.closed {
+		s.restore(b, p, epoch, first, mask)
+	}
+	s.mu.Unlock()
+	s.signal()
+}
+
+func (s *Stream) restore(b *binding, p *part, epoch, first, mask uint64) {
+	n := bits.OnesCount64(mask)
+	b.used += n
+	i := s.find(first)
+	if i < len(s.table) && s.table[i].first == first {
+		s.table[i].mask |= mask
+		s.table[i].held |= mask
+		return
+	}
+	e := &outBatch{first: first, n: bits.Len64(mask), mask: mask, held: mask, epoch: epoch, b: b, p: p}
+	s.table = append(s.table, nil)
+	copy(s.table[i+1:], s.table[i:])
+	s.table[i] = e
+}
+
+func (s *Stream) outdate(b *binding, p *part) {
+	s.mu.Lock()
+	for _, e := range s.table {
+		if e.b == b && e.p == p {
+			e.release(s, e.held)
+		}
+	}
+	kept := s.queue[:0]
+	for _, q := range s.queue {
+		if q.run != nil && q.p == p {
+			s.queuedB -= len(*q.run)
+			s.d.Metrics.QueuedBytes.Add(-int64(len(*q.run)))
+			mem.DefaultBufferPool().Put(q.run)
+			continue
+		}
+		kept = append(kept, q)
+	}
+	clear(s.queue[len(kept):])
+	s.queue = kept
+	starved := s.takeStarved(nil)
+	s.mu.Unlock()
+	wakeAll(starved, nil)
+}

@@ -1,0 +1,98 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ackmesh/ackmesh/offsetstore"
+)
+
+const (
+	// stallLooks is how many looks fall into one stall timeout.
+	stallLooks = 10
+	// expiryEvery is how often absent subscribers are looked for, at least.
+	expiryEvery = time.Hour
+)
+
+// sweep looks from time to time for streams that stall and for subscribers that
+// have been absent too long.
+func (d *Dispatcher) sweep() {
+	defer d.wg.Done()
+	every := max(d.cfg.StallTimeout/stallLooks, 10*time.Millisecond)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	expiry := min(expiryEvery, max(d.cfg.Expiry/10, time.Second))
+	next := time.Now().Add(expiry)
+	for {
+		select {
+		case <-d.stopCtx.Done():
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		for _, s := range d.allStreams() {
+			if s.stalled(now, d.cfg.StallTimeout) {
+				d.Metrics.Stalled.Add(1)
+				d.warn("stream evicted: it holds deliveries and neither reads nor answers", "client", s.cfg.ClientID, "address", s.cfg.Address, "for", d.cfg.StallTimeout)
+				s.evict(fmt.Sprintf("deliveries were neither read nor answered for %v", d.cfg.StallTimeout))
+			}
+		}
+		if !now.Before(next) {
+			next = now.Add(expiry)
+			if err := d.expire(d.stopCtx, now); err != nil && !errors.Is(err, context.Canceled) {
+				d.warn("absent subscribers could not be removed", "error", err)
+			}
+		}
+	}
+}
+
+// stalled tells whether the client has neither read nor answered for too long.
+func (s *Stream) stalled(now time.Time, limit time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inHand && now.Sub(s.handSince) > limit && now.Sub(s.lastAnswer) > limit
+}
+
+// expire removes subscribers without streams whose last stream ended longer ago
+// than Expiry. Those that a crash has left without a date get one now.
+func (d *Dispatcher) expire(ctx context.Context, now time.Time) error {
+	list, err := d.Subscribers("")
+	if err != nil {
+		return err
+	}
+	for _, info := range list {
+		switch {
+		case info.Streams > 0:
+		case info.Absent == 0:
+			err = d.dateAbsence(ctx, info, now)
+		case now.Sub(time.UnixMilli(info.Absent)) > d.cfg.Expiry:
+			if err = d.DeleteSubscriber(ctx, info.Topic, info.Subscriber); err == nil {
+				d.Metrics.ExpiredSubscribers.Add(1)
+				d.cfg.Logger.Info("subscriber removed: it was absent too long", "topic", info.Topic, "subscriber", info.Subscriber.String(), "since", time.UnixMilli(info.Absent))
+			}
+		}
+		if err != nil && !errors.Is(err, ErrBusy) && !errors.Is(err, offsetstore.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// dateAbsence notes that a subscriber is absent as of now. A subscriber that is
+// back meanwhile clears it with its next commit.
+func (d *Dispatcher) dateAbsence(ctx context.Context, info SubscriberInfo, now time.Time) error {
+	txn := &offsetstore.Txn{}
+	err := d.store.Scan(info.Topic, func(k offsetstore.Key, v offsetstore.Value) bool {
+		if k.Subscriber == info.Subscriber {
+			v.Absent = now.UnixMilli()
+			txn.Puts = append(txn.Puts, offsetstore.Put{Key: k, Value: v})
+		}
+		return true
+	})
+	if err != nil || len(txn.Puts) == 0 {
+		return err
+	}
+	return offsetstore.Commit(ctx, d.store, txn)
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 )
@@ -45,7 +46,12 @@ type Stream struct {
 	Positions  map[string]*pb.Position // by partition, latest
 	ended      error
 	hasEnded   bool
+	largest    int
 }
+
+// LargestControl is the size of the largest message so far that carried no
+// deliveries.
+func (s *Stream) LargestControl() int { return s.largest }
 
 // Patience is how long a test waits for what must come.
 const Patience = 20 * time.Second
@@ -136,6 +142,9 @@ func (s *Stream) until(patience time.Duration, cond func() bool) bool {
 }
 
 func (s *Stream) take(m *pb.SubscribeResponse) {
+	if m.GetDeliveries() == nil {
+		s.largest = max(s.largest, proto.Size(m))
+	}
 	switch k := m.GetKind().(type) {
 	case *pb.SubscribeResponse_Opened:
 		s.Opened = k.Opened

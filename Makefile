@@ -48,9 +48,9 @@ build: ## Build bin/ackmesh
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ackmesh ./cmd/ackmesh
 
 .PHONY: bench
-bench: ## Measure; ARGS="--help" lists what
+bench: ## Measure, beside NATS JetStream; ARGS="-quick" is short, ARGS="-help" lists what
 	$(need-go)
-	$(GO) run ./cmd/ackmesh bench $(ARGS)
+	$(GO) run ./bench $(ARGS)
 
 ##@ Test
 

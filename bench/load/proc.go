@@ -1,0 +1,107 @@
+package load
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// clockTick is the unit of CPU time in /proc/PID/stat: USER_HZ, which is 100
+// on every Linux that Go runs on.
+const clockTick = time.Second / 100
+
+// cpuTime is the CPU time, user and system, that a process has used (proc(5)).
+func cpuTime(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The name, in parentheses, may hold anything; behind it the third field comes.
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("/proc/%d/stat: %d fields behind the name", pid, len(fields))
+	}
+	var sum time.Duration
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+		}
+		sum += time.Duration(n) * clockTick
+	}
+	return sum, nil
+}
+
+// memory is the resident memory of a process now and at its peak, in bytes.
+func memory(pid int) (now, peak int64, err error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(line, ":")
+		kb, _ := strings.CutSuffix(strings.TrimSpace(value), " kB")
+		switch name {
+		case "VmRSS":
+			now, err = strconv.ParseInt(kb, 10, 64)
+		case "VmHWM":
+			peak, err = strconv.ParseInt(kb, 10, 64)
+		}
+		if err != nil {
+			return 0, 0, fmt.Errorf("/proc/%d/status: %s: %w", pid, name, err)
+		}
+	}
+	return now << 10, peak << 10, nil
+}
+
+// ownCPU is the CPU time of this process.
+func ownCPU() (time.Duration, error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, err
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
+}
+
+// meter measures one phase.
+type meter struct {
+	pid           int
+	began         time.Time
+	server, clien time.Duration
+}
+
+func startMeter(pid int) (m meter, err error) {
+	m.pid = pid
+	if m.server, err = cpuTime(pid); err != nil {
+		return m, err
+	}
+	m.clien, err = ownCPU()
+	m.began = time.Now()
+	return m, err
+}
+
+// stop ends the phase: so many events were finished in it.
+func (m meter) stop(name string, events int64, h *Histogram) (Phase, error) {
+	p := Phase{Name: name, Events: events, Seconds: time.Since(m.began).Seconds(), Latency: h.Latency()}
+	p.Rate = float64(events) / p.Seconds
+	client, err := ownCPU()
+	if err != nil {
+		return p, err
+	}
+	server, err := cpuTime(m.pid)
+	if err != nil {
+		return p, err
+	}
+	if p.RSS, _, err = memory(m.pid); err != nil {
+		return p, err
+	}
+	if events > 0 {
+		p.ServerCPU = float64((server - m.server).Microseconds()) / float64(events)
+		p.ClientCPU = float64((client - m.clien).Microseconds()) / float64(events)
+	}
+	return p, nil
+}

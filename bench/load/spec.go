@@ -1,0 +1,70 @@
+package load
+
+import "time"
+
+// The scenarios.
+const (
+	// Publish publishes from every client as fast as its window allows.
+	Publish = "publish"
+	// CatchUp reads what is stored from the beginning and acks it.
+	CatchUp = "catch-up"
+	// Live publishes from one client and receives in Clients others.
+	Live = "live"
+	// FanOut publishes from one client; every one of Clients others gets each.
+	FanOut = "fan-out"
+	// Idle holds subscriptions open that nothing is sent to.
+	Idle = "idle"
+)
+
+// Spec says what a load is to do.
+type Spec struct {
+	Scenario string
+	// Address and Admin are where the server listens.
+	Address, Admin string
+	// ServerPID is the server's process, whose CPU time and memory are read.
+	ServerPID int
+	// Clients is the number of publishers or subscribers.
+	Clients int
+	// Size is the bytes of data of an event.
+	Size int
+	// Warmup precedes what is measured, Duration is how long that takes.
+	Warmup, Duration time.Duration
+	// Backlog is how many events CatchUp stores first.
+	Backlog int
+	// Window is how many events Live and FanOut let be published and not finished
+	// by the slowest subscriber.
+	Window int
+	// IdleRate is how many events a second count as idle.
+	IdleRate float64
+	// Connections and PerConnection are what Idle opens.
+	Connections, PerConnection int
+}
+
+// Result is what a load has measured.
+type Result struct {
+	// Phases are what was measured, each for itself.
+	Phases []Phase
+	// PeakRSS is the largest resident memory of the server, in bytes.
+	PeakRSS int64
+}
+
+// Phase is one measurement.
+type Phase struct {
+	Name    string
+	Events  int64
+	Seconds float64
+	// Rate is events a second; with FanOut and LOAD deliveries a second.
+	Rate float64
+	// Latency is from publishing to the handler, or, with Publish, to the answer.
+	Latency Latency
+	// ServerCPU and ClientCPU are µs of CPU time per event.
+	ServerCPU, ClientCPU float64
+	// RSS is the server's resident memory at the end, in bytes.
+	RSS int64
+}
+
+// Latency is in milliseconds.
+type Latency struct {
+	Count         int64
+	P50, P99, Max float64
+}

@@ -1,0 +1,174 @@
+// Command bench measures Ackmesh on this machine, and beside it, in
+// interleaved rounds, NATS JetStream doing the same work. It starts both
+// servers as processes of their own on fresh data directories and listens on
+// loopback only. docs/performance.md tells what it measures and how to read it.
+//
+//	go run ./bench -quick
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ackmesh/ackmesh/bench/load"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := dispatch(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// dispatch tells the processes that the benchmark starts from the benchmark.
+func dispatch(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case cmdLoad:
+			return load.Main(ctx, os.Stdin, out, openMesh)
+		case cmdServe:
+			return serveProfiled(ctx, args[1:])
+		}
+	}
+	opt, err := parseFlags(args, os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return run(ctx, opt, out)
+}
+
+// The first arguments of the processes that the benchmark starts of itself.
+const (
+	cmdLoad  = "__load"
+	cmdServe = "__serve"
+)
+
+// options are what the flags say.
+type options struct {
+	rounds    int
+	only      []string
+	dir, json string
+	nats      bool
+	check     bool
+	profile   string
+	duration  time.Duration
+	warmup    time.Duration
+	backlog   int
+	size      int
+}
+
+func parseFlags(args []string, errs io.Writer) (options, error) {
+	var o options
+	var quick, alone bool
+	var only string
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.SetOutput(errs)
+	fs.BoolVar(&quick, "quick", false, "one short round: the figures are rough")
+	fs.IntVar(&o.rounds, "rounds", 3, "how often each measurement is made, the systems in turn")
+	fs.StringVar(&only, "only", "", "comma-separated: "+strings.Join(scenarioNames(), ", ")+"; default: all")
+	fs.StringVar(&o.dir, "dir", "", "where data directories are made; must be on a real disk (default: the temporary directory)")
+	fs.StringVar(&o.json, "json", "", "file for the figures as JSON; - for standard output")
+	fs.BoolVar(&alone, "alone", false, "measure Ackmesh only")
+	fs.BoolVar(&o.check, "check", false, "fail where a target is missed")
+	fs.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the Ackmesh server, one of each measurement")
+	fs.DurationVar(&o.duration, "duration", 4*time.Second, "how long a phase is measured")
+	fs.IntVar(&o.backlog, "backlog", 400_000, "events stored for catch-up")
+	fs.IntVar(&o.size, "size", 1024, "bytes of data of an event")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	o.nats, o.warmup = !alone, time.Second
+	if quick {
+		o.rounds, o.duration, o.backlog = 1, 2*time.Second, 100_000
+	}
+	if only != "" {
+		o.only = strings.Split(only, ",")
+	}
+	return o, o.validate()
+}
+
+func (o *options) validate() error {
+	if o.rounds < 1 || o.duration <= 0 || o.backlog < 8 || o.size < 8 {
+		return errors.New("rounds, duration, backlog and size must be at least 1, above 0, 8 and 8")
+	}
+	for _, name := range o.only {
+		if !known(name) {
+			return fmt.Errorf("-only: unknown measurement %q: choose from %s", name, strings.Join(scenarioNames(), ", "))
+		}
+	}
+	return nil
+}
+
+// run makes all rounds and reports.
+func run(ctx context.Context, o options, out io.Writer) error {
+	w, err := newWorkshop(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	rep, err := newReport(o, w.dir)
+	if err != nil {
+		return err
+	}
+	rep.head(out)
+	for round := range o.rounds {
+		if err := w.round(ctx, rep, round, out); err != nil {
+			return err
+		}
+	}
+	return rep.finish(o, out)
+}
+
+// round measures everything once.
+func (w *workshop) round(ctx context.Context, rep *report, round int, out io.Writer) error {
+	for _, sc := range scenarios {
+		if !sc.wanted(w.opt, round) {
+			continue
+		}
+		for _, sys := range w.systems {
+			began := time.Now()
+			res, err := w.measure(ctx, sys, sc, round)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", sc.name, sys.name, err)
+			}
+			rep.add(sys.name, sc, res)
+			say(out, "round %d/%d  %-12s %-9s %5.1f s  %s\n",
+				round+1, w.opt.rounds, sc.name, sys.name, time.Since(began).Seconds(), brief(res))
+		}
+	}
+	return nil
+}
+
+// brief is a result in a few words.
+func brief(res load.Result) string {
+	var parts []string
+	for _, p := range res.Phases {
+		parts = append(parts, fmt.Sprintf("%s %.0f/s p50 %.2f ms", p.Name, p.Rate, p.Latency.P50))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func machine() string {
+	return fmt.Sprintf("%s/%s, %d CPUs, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+}
+
+// say writes a line of the report. Nobody is left to tell when that fails.
+func say(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }

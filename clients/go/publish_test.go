@@ -305,6 +305,32 @@ func TestPublishSurvivesRestart(t *testing.T) {
 	})
 }
 
+// TestPublishLetsTheServerStop: an idle publish stream does not hold up a server
+// that stops gracefully, and what is published meanwhile goes elsewhere.
+func TestPublishLetsTheServerStop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork(t)
+		a, b := n.start("a"), n.start("b")
+		c := n.client(nil, "a", "b")
+		if _, err := c.Publish(t.Context(), "orders", NewEvent("a", nil)); err != nil {
+			t.Fatal(err)
+		}
+		used, other := a, b
+		if len(b.received()) > 0 {
+			used, other = b, a
+		}
+		begun := time.Now()
+		used.srv.GracefulStop()
+		if d := time.Since(begun); d > time.Second {
+			t.Errorf("the server stopped after %v", d)
+		}
+		if _, err := c.Publish(t.Context(), "orders", NewEvent("a", nil)); err != nil || len(other.received()) != 1 {
+			t.Errorf("%v, %d requests at the other", err, len(other.received()))
+		}
+		closeClient(t, c)
+	})
+}
+
 func TestCloseAnswersAll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork(t)

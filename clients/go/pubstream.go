@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/ackmesh/ackmesh/clients/go/internal/wire"
@@ -18,7 +20,7 @@ import (
 
 // steady is how long a stream must have stood for the pauses between attempts to
 // begin with the shortest again.
-const steady = 5 * time.Second
+const steady = time.Second
 
 // run sends what is to be sent, over one stream after another, until the
 // publisher is closed and nothing is owed. It is the only sender.
@@ -80,6 +82,8 @@ func (p *publisher) session(seek *seeker) error {
 		return err
 	}
 	defer place.release()
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
 	ctx, cancel := context.WithCancelCause(p.c.cut)
 	defer cancel(nil)
 	stream, err := place.NewStream(ctx, &pb.EventMesh_ServiceDesc.Streams[0], pb.EventMesh_PublishStream_FullMethodName,
@@ -89,11 +93,11 @@ func (p *publisher) session(seek *seeker) error {
 		return fmt.Errorf("ackmesh: publish at %s: %w", place.address, err)
 	}
 	answers := p.answers.Load()
-	watch := p.watch(cancel)
-	defer watch()
-	received := make(chan error, 1)
-	go func() { received <- p.receive(stream) }()
-	err = p.send(ctx, stream, received, cancel)
+	received, leave := make(chan error, 1), make(chan struct{})
+	helpers.Go(func() { received <- p.receive(stream) })
+	helpers.Go(func() { p.watch(ctx, cancel) })
+	helpers.Go(func() { watchConn(ctx, place.conn, leave) })
+	err = p.send(ctx, stream, received, cancel, leave)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
@@ -115,29 +119,14 @@ func (p *publisher) blame(seek *seeker, at place, answersBefore uint64) {
 }
 
 // watch breaks the stream when a request that was sent is not answered in time:
-// sending may block for as long as the server likes. It returns the end of it.
-func (p *publisher) watch(cancel context.CancelCauseFunc) (stop func()) {
-	done := make(chan struct{})
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		t := time.NewTimer(p.cfg.Timeout)
-		defer t.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-t.C:
-			}
-			left := p.oldestSent()
-			if left <= 0 {
-				cancel(status.Errorf(codes.DeadlineExceeded, "no answer within %v", p.cfg.Timeout))
-				return
-			}
-			t.Reset(left)
+// sending may block for as long as the server likes. It returns when ctx ends.
+func (p *publisher) watch(ctx context.Context, cancel context.CancelCauseFunc) {
+	for left := p.cfg.Timeout; pause(ctx, left); {
+		if left = p.oldestSent(); left <= 0 {
+			cancel(status.Errorf(codes.DeadlineExceeded, "no answer within %v", p.cfg.Timeout))
+			return
 		}
-	}()
-	return func() { close(done); <-ended }
+	}
 }
 
 // oldestSent is how long the oldest request under way has left.
@@ -153,7 +142,7 @@ func (p *publisher) oldestSent() time.Duration {
 
 // send sends until the stream breaks, or the publisher is closed and all is
 // answered, and returns when the receiver has ended.
-func (p *publisher) send(ctx context.Context, stream grpc.ClientStream, received <-chan error, cancel context.CancelCauseFunc) error {
+func (p *publisher) send(ctx context.Context, stream grpc.ClientStream, received <-chan error, cancel context.CancelCauseFunc, leave <-chan struct{}) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -164,7 +153,8 @@ func (p *publisher) send(ctx context.Context, stream grpc.ClientStream, received
 			continue
 		}
 		if idle, closed := p.idle(); idle && closed {
-			return p.half(stream, received, cancel)
+			p.half(stream, received, cancel)
+			return nil
 		}
 		if t := p.nextEvent(); !t.IsZero() {
 			timer.Reset(max(time.Until(t), time.Millisecond))
@@ -173,6 +163,9 @@ func (p *publisher) send(ctx context.Context, stream grpc.ClientStream, received
 		case <-p.wake:
 		case <-timer.C:
 			p.expire(nil, &p.later, &p.queue) // what was sent is the watch's
+		case <-leave:
+			p.half(stream, received, cancel)
+			return status.Error(codes.Unavailable, "the server closes its connections")
 		case err := <-received:
 			return err
 		case <-ctx.Done():
@@ -192,15 +185,23 @@ func sendError(err error, received <-chan error, cancel context.CancelCauseFunc)
 	return err
 }
 
-// half ends the stream in order.
-func (p *publisher) half(stream grpc.ClientStream, received <-chan error, cancel context.CancelCauseFunc) error {
+// half ends the stream in order: what was sent is answered first.
+func (p *publisher) half(stream grpc.ClientStream, received <-chan error, cancel context.CancelCauseFunc) {
 	if err := stream.CloseSend(); err != nil {
 		cancel(nil)
 	}
-	t := time.AfterFunc(time.Second, func() { cancel(nil) })
+	t := time.AfterFunc(drainFor, func() { cancel(nil) })
 	defer t.Stop()
-	<-received // all is answered: how the stream ends does not matter
-	return nil
+	<-received // how the stream ends does not matter: what is unanswered is sent again
+}
+
+// watchConn closes leave when the server asks the connection's users to go (HTTP/2
+// GOAWAY), or the connection breaks. gRPC would keep the stream as long as we do,
+// and the server could not stop. It returns when ctx ends.
+func watchConn(ctx context.Context, c *conn, leave chan<- struct{}) {
+	if c.WaitForStateChange(ctx, connectivity.Ready) {
+		close(leave)
+	}
 }
 
 // receive takes answers until the stream ends.

@@ -153,6 +153,31 @@ func TestAcksInRanges(t *testing.T) {
 	})
 }
 
+// TestAnyOrderOfIds: the server numbers deliveries before it queues them, so that
+// they may arrive in another order.
+func TestAnyOrderOfIds(t *testing.T) {
+	streaming(t, nil, func(t *testing.T, s *Stream, m *fake, st *fakeStream) {
+		for _, first := range []uint64{2020, 2000, 2010} {
+			st.nextID = first
+			st.deliver(10, int64(first))
+		}
+		for _, d := range recvN(t, s, 30) {
+			if d.Offset() != int64(d.DeliveryID()) || !d.Ack() {
+				t.Errorf("delivery %+v", d.Ref())
+			}
+		}
+		st.recvAcks(30)
+		st.answer(durable, 2005, 2024)
+		synctest.Wait()
+		if got := s.Stats(); got.Confirmed != 20 || got.Pending != 10 {
+			t.Errorf("stats %+v", got)
+		}
+		st.nextID = 2027
+		st.deliver(1, 0)
+		m.accept(t) // an id that is outstanding already breaks the stream
+	})
+}
+
 // TestAcksAtSixtyFour: so many go without waiting for the interval.
 func TestAcksAtSixtyFour(t *testing.T) {
 	streaming(t, func(c *SubscribeConfig) { c.AckInterval, c.MaxExtension = time.Hour, -1 }, func(t *testing.T, s *Stream, m *fake, st *fakeStream) {

@@ -150,7 +150,7 @@ func (m *Machine) endPending(ok bool) []Answer {
 	answers := make([]Answer, 0, len(m.commit))
 	for i := range m.commit {
 		p := &m.commit[i]
-		answers = append(answers, Answer{Given{p.b.id, p.b.first, p.mask}, ok})
+		held := p.b.out
 		p.b.pend &^= p.mask
 		p.b.nacked &^= p.mask
 		switch {
@@ -161,6 +161,7 @@ func (m *Machine) endPending(ok bool) []Answer {
 		default:
 			m.takeBack(p)
 		}
+		answers = append(answers, Answer{Given{p.b.id, p.b.first, p.mask}, ok, p.b.out &^ held})
 		m.settle(p.b)
 	}
 	clear(m.commit)

@@ -40,7 +40,7 @@ func (m *Machine) Dead() []Dead {
 	slices.SortFunc(m.unyielded, func(a, b *rec) int { return cmp.Compare(a.off, b.off) })
 	dead := make([]Dead, 0, len(m.unyielded))
 	for _, r := range m.unyielded {
-		if r.state != dying || r.yielded || r.unsure {
+		if r.state != dying || r.yielded {
 			continue
 		}
 		r.yielded = true

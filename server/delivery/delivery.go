@@ -102,6 +102,9 @@ type Answer struct {
 	Given
 	// Durable, else to be repeated: the deliveries are in flight again.
 	Durable bool
+	// Held are those that hold a slot of their stream's window again: not the
+	// ones that had timed out, nor any of a stream that is gone.
+	Held uint64
 }
 
 // Dead is an offset whose budget is spent, or that is not to be tried again.

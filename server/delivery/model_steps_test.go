@@ -106,6 +106,17 @@ func (m *model) sendAll(s StreamID, first uint64, offs []int64) {
 	}
 }
 
+// unsend is sendAll on a stream that is not there.
+func (m *model) unsend(offs []int64) {
+	for _, off := range offs {
+		m.high = max(m.high, off+1)
+		if o := m.offs[off]; o.place == pOffered {
+			o.place, o.due, o.unsent = pQueued, m.now, m.set.Ordered
+			m.changed = true
+		}
+	}
+}
+
 func (m *model) handed(s StreamID, first uint64) {
 	for _, d := range m.dels {
 		if d.stream == s && d.first == first && d.state == dOut && !d.extended {

@@ -85,7 +85,7 @@ func (m *Machine) tooManyWaiting() bool {
 
 // Next lists up to max offsets below NextNew that may be sent now, in offset
 // order: armed retries, and ordered ones whose turn has come. It does not
-// change anything; the slice is valid until the next call of any method.
+// change anything; the slice is valid until the next call of Next.
 func (m *Machine) Next(max int) []Item {
 	m.items = m.items[:0]
 	if m.lone != nil {
@@ -130,8 +130,11 @@ func (m *Machine) Confirm(off int64, key uint64) Verdict {
 // Sent notes a batch of at most MaxBatch deliveries with consecutive ids from
 // first on: offs[i] has id first+i. All are either of Offer or of Next, in
 // offset order. The slice is not kept. The high mark (High) must be noted
-// durably enough before the frames are written. Ids of a stream rise. Of a
-// stream that is not attached any more the offsets are given back at once.
+// durably enough before the frames are written. Ids of a stream rise.
+//
+// If the stream is not attached (any more), they are not sent, and not counted
+// as sent: they come by Next again. So a shell can take back what it cannot
+// send.
 func (m *Machine) Sent(s StreamID, first uint64, offs []int64) {
 	for len(offs) > MaxBatch {
 		m.Sent(s, first, offs[:MaxBatch])
@@ -141,28 +144,35 @@ func (m *Machine) Sent(s StreamID, first uint64, offs []int64) {
 		return
 	}
 	m.high = max(m.high, offs[len(offs)-1]+1)
-	b := m.newBatch(s, first, offs)
-	if m.hist[offs[0]] != nil {
-		b.again = true
-		m.takeOff(offs)
-	} else {
+	again := m.hist[offs[0]] != nil
+	if !again {
 		m.unoffer(offs)
 	}
-	if b.stream == nil {
-		m.orphan(b, endedCleanly)
+	st := m.streams[s]
+	if st == nil {
+		m.unsend(offs)
+		return
 	}
-}
-
-func (m *Machine) newBatch(s StreamID, first uint64, offs []int64) *batch {
+	if again {
+		m.takeOff(offs)
+	}
 	b := m.blank()
-	b.id, b.first, b.handed = s, first, -1
+	b.stream, b.id, b.first, b.handed, b.again = st, s, first, -1, again
 	b.fill(offs)
 	b.out = lowBits(len(offs))
 	m.inFlight += len(offs)
-	if b.stream = m.streams[s]; b.stream != nil {
-		b.stream.table.add(b)
+	st.table.add(b)
+}
+
+// unsend queues offsets that could not be sent: new ones, since the others
+// are armed still.
+func (m *Machine) unsend(offs []int64) {
+	for _, off := range offs {
+		if m.hist[off] == nil && !m.track.has(off) {
+			m.changed = true
+			m.queue(m.adopt(&rec{off: off, due: m.now, unsent: m.set.Ordered}))
+		}
 	}
-	return b
 }
 
 // takeOff puts armed offsets in flight.

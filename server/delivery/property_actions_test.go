@@ -22,6 +22,11 @@ func (p *pair) detach(t *rapid.T) {
 		return
 	}
 	broken := rapid.Bool().Draw(t, "broken")
+	for id, d := range p.mo.dels {
+		if d.stream == s {
+			delete(p.slots, id)
+		}
+	}
 	p.m.Detach(p.now, s, broken)
 	p.mo.detach(s, broken)
 }
@@ -78,6 +83,31 @@ func (p *pair) sendOffered(*rapid.T) {
 	p.send(s, items)
 }
 
+// sendNobody has the machine take back what it meant to send.
+func (p *pair) sendNobody(t *rapid.T) {
+	var offs []int64
+	for _, off := range p.mo.sorted() {
+		if o := p.mo.offs[off]; o.place == pOffered && !p.mo.finished(off) {
+			offs = append(offs, off)
+		}
+	}
+	if rapid.Bool().Draw(t, "again") {
+		offs = nil
+		for _, it := range slices.Clone(p.m.Next(3)) {
+			if p.gaps[it.Offset] {
+				p.finish(it.Offset)
+				continue
+			}
+			p.mo.confirm(it.Offset, p.key(it.Offset))
+			if p.m.Confirm(it.Offset, p.key(it.Offset)) == Send {
+				offs = append(offs, it.Offset)
+			}
+		}
+	}
+	p.m.Sent(9, 1, offs)
+	p.mo.unsend(offs)
+}
+
 func (p *pair) next(t *rapid.T) {
 	s, ok := p.stream()
 	if !ok {
@@ -113,6 +143,7 @@ func (p *pair) ackBoth(t *rapid.T, s StreamID, first, mask uint64) {
 		}
 	}
 	got, want := p.m.Ack(p.now, s, first, mask), p.mo.ack(s, first, mask)
+	p.answered(first, got.Waiting|got.Done)
 	swept := want.Done & late & got.Unknown // late acks of what is durable are not waited for
 	want.Done, want.Unknown = want.Done&^swept, want.Unknown|swept
 	if got != want {
@@ -172,8 +203,7 @@ func (p *pair) duel(t *rapid.T) {
 // again lets what is out time out and sends it again.
 func (p *pair) again(t *rapid.T) {
 	p.now = p.now.Add(9 * time.Second)
-	p.m.Tick(p.now)
-	p.mo.tick(p.now)
+	p.tickBoth(t)
 	p.commitNow(t)
 	p.next(t)
 }
@@ -187,6 +217,7 @@ func (p *pair) nackBoth(t *rapid.T, s StreamID, first, mask uint64) {
 	delay := time.Duration(rapid.IntRange(-1, 4).Draw(t, "delay")) * time.Second
 	dead := rapid.IntRange(0, 7).Draw(t, "dead") == 0
 	got, want := p.m.Nack(p.now, s, first, mask, delay, dead, "no"), p.mo.nack(s, first, mask, delay, dead)
+	p.answered(first, got.Waiting|got.Done)
 	if got != want {
 		t.Fatalf("Nack(%d, %d, %b) = %+v, want %+v", s, first, mask, got, want)
 	}
@@ -203,12 +234,46 @@ func (p *pair) extend(t *rapid.T) {
 
 func (p *pair) tick(t *rapid.T) {
 	p.now = p.now.Add(time.Duration(rapid.IntRange(1, 6000).Draw(t, "ms")) * time.Millisecond)
+	p.tickBoth(t)
+}
+
+func (p *pair) tickBoth(t *rapid.T) {
 	got := map[uint64]bool{}
 	for _, g := range p.m.Tick(p.now) {
 		spread(g, true, got)
 	}
+	for id := range got {
+		p.freeSlot(id)
+	}
 	if want := p.mo.tick(p.now); !maps.Equal(got, want) {
 		t.Fatalf("Tick = %v, want %v", got, want)
+	}
+}
+
+func (p *pair) freeSlot(id uint64) {
+	if !p.slots[id] {
+		p.t.Fatalf("delivery %d is told to hold no slot, which it did not", id)
+	}
+	delete(p.slots, id)
+}
+
+func (p *pair) holdSlots(a Answer) {
+	held := map[uint64]bool{}
+	spread(Given{a.Stream, a.First, a.Held}, true, held)
+	for id := range held {
+		if a.Durable || p.slots[id] {
+			p.t.Fatalf("delivery %d is told to hold a slot again", id)
+		}
+		p.slots[id] = true
+	}
+}
+
+// answered frees the slots of what a client answers.
+func (p *pair) answered(first, mask uint64) {
+	ids := map[uint64]bool{}
+	spread(Given{First: first, Mask: mask}, true, ids)
+	for id := range ids {
+		delete(p.slots, id)
 	}
 }
 
@@ -319,6 +384,7 @@ func (p *pair) end(t *rapid.T, ok bool) {
 	got := map[uint64]bool{}
 	for _, a := range p.m.EndCommit(p.now, ok) {
 		spread(a.Given, a.Durable, got)
+		p.holdSlots(a)
 		if a.Durable {
 			p.bookDurable(a.Given, offs, nacks)
 		}
@@ -372,4 +438,5 @@ func (p *pair) crashes(t *rapid.T) {
 	p.mo.crash(p.set, p.model, v.High, p.now)
 	p.arms()
 	p.era++
+	clear(p.slots)
 }

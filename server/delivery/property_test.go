@@ -33,6 +33,7 @@ type pair struct {
 	told   map[int64]bool    // durable, by what was told
 	sentIn map[int64]int     // in which era it was sent last
 	gaps   map[int64]bool    // not in the log
+	slots  map[uint64]bool   // deliveries that hold a slot of a window
 	era    int               // starts of the machine
 	floor  int64
 }
@@ -62,7 +63,7 @@ func newPair(t *rapid.T, ordered bool) *pair {
 func (p *pair) arms() { p.m.armAhead, p.mo.armAhead = 6, 6 }
 
 func (p *pair) freshBooks(floor int64) {
-	p.gaps = map[int64]bool{}
+	p.gaps, p.slots = map[int64]bool{}, map[uint64]bool{}
 	p.sent, p.told, p.sentIn = map[int64][]int32{}, map[int64]bool{}, map[int64]int{}
 	p.floor = floor
 }
@@ -109,6 +110,9 @@ func (p *pair) send(s StreamID, items []Item) {
 	for _, it := range items {
 		offs = append(offs, it.Offset)
 		p.book(it)
+	}
+	for i := range offs {
+		p.slots[p.ids+uint64(i)] = true
 	}
 	p.m.Sent(s, p.ids, offs)
 	p.mo.sendAll(s, p.ids, offs)
@@ -201,6 +205,9 @@ func (p *pair) seldom(n int, do func(*rapid.T)) func(*rapid.T) {
 func (p *pair) check(t *rapid.T) {
 	p.m.sweepAt = 1
 	maps.DeleteFunc(p.mo.dels, func(_ uint64, d *mDel) bool { return d.state == dGone && !d.committed })
+	if len(p.slots) != p.m.Stats().InFlight {
+		t.Fatalf("%d slots are held, %d in flight", len(p.slots), p.m.Stats().InFlight)
+	}
 	got, want := p.state(), p.modelState()
 	if got != want {
 		t.Fatalf("machine:\n%s\nmodel:\n%s", got, want)
@@ -247,8 +254,7 @@ func (p *pair) drain(t *rapid.T) {
 		p.dead(t)
 		for _, d := range maps.Clone(p.mo.dels) {
 			if !d.orphan && d.state <= dLate {
-				p.m.Ack(p.now, d.stream, d.first, ^uint64(0))
-				p.mo.ack(d.stream, d.first, ^uint64(0))
+				p.ackBoth(t, d.stream, d.first, ^uint64(0))
 			}
 		}
 		p.sendOffered(t)
@@ -267,7 +273,7 @@ func (p *pair) drain(t *rapid.T) {
 func (p *pair) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"": p.check, "attach": p.attach, "detach": p.seldom(3, p.detach), "offer": p.offer, "offer2": p.offer,
-		"offerOnly": p.seldom(3, p.offerOnly), "sendOffered": p.sendOffered, "next": p.next, "next2": p.next,
+		"offerOnly": p.seldom(3, p.offerOnly), "sendOffered": p.sendOffered, "sendNobody": p.seldom(3, p.sendNobody), "next": p.next, "next2": p.next,
 		"ack": p.ack, "ackOdd": p.ackOdd, "ackOdd2": p.ackOdd, "nack": p.nack, "duel": p.duel, "extend": p.extend, "tick": p.tick, "tick2": p.tick,
 		"finish": p.seldom(3, p.finishAny), "kill": p.seldom(3, p.killAny), "dead": p.dead, "pass": p.seldom(3, p.pass),
 		"absent": p.seldom(6, p.absent), "raise": p.seldom(6, p.raise), "snapshot": p.snapshot, "snapshot2": p.snapshot,

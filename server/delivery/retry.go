@@ -30,7 +30,7 @@ type rec struct {
 	off                 int64
 	sent, spent, breaks int32
 	state, was          state
-	unsent              bool // never sent: it was held back for its key's turn
+	unsent              bool // ordered: never sent; it was held back for its key's turn
 	unsure              bool // its last nack is not durable; undo tells what was before
 	yielded             bool // dying: Dead has told of it
 	undoSpent           int32

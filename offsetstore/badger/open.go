@@ -58,9 +58,11 @@ func (s *Store) open() error {
 			return err
 		}
 	}
-	if s.db, err = kv.Open(opt); err != nil {
-		return s.openError(err)
+	db, err := kv.Open(opt)
+	if err != nil {
+		return s.openError(err) // db is not nil then, but cannot be closed
 	}
+	s.db = db
 	s.batch = newBatch(s.index, limits{
 		size:  int(s.db.MaxBatchSize()) - reserve,
 		count: int(s.db.MaxBatchCount()) - reserve/pairCost,

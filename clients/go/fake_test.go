@@ -302,28 +302,34 @@ func idsOf(m named) []uint64 {
 
 // serve acts as a willing server from here on: it confirms every ack, and ends the
 // stream in order when the client asks. It returns the acked ids when the stream
-// has ended.
+// has ended, in whatever way.
 func (st *fakeStream) serve() []uint64 {
-	st.t.Helper()
 	var acked []uint64
 	for m := range st.in {
-		if m.GetAck() != nil {
-			for _, id := range idsOf(m.GetAck()) {
-				acked = append(acked, id)
-				st.answer(pb.AckResult_STATUS_DURABLE, id, id)
-			}
+		a := &pb.SubscribeResponse{}
+		switch k := m.Kind.(type) {
+		case *pb.SubscribeRequest_Ack:
+			acked = append(acked, idsOf(k.Ack)...)
+			a.Kind = answerOf(k.Ack)
+		case *pb.SubscribeRequest_Nack:
+			a.Kind = answerOf(k.Nack)
+		case *pb.SubscribeRequest_Change:
+			a.Kind = &pb.SubscribeResponse_Changed{Changed: &pb.Changed{ChangeId: k.Change.ChangeId}}
+		default:
+			continue
 		}
-		if m.GetNack() != nil {
-			for _, id := range idsOf(m.GetNack()) {
-				st.answer(pb.AckResult_STATUS_DURABLE, id, id)
-			}
-		}
-		if ch := m.GetChange(); ch != nil {
-			st.send(&pb.SubscribeResponse{Kind: &pb.SubscribeResponse_Changed{Changed: &pb.Changed{ChangeId: ch.ChangeId}}})
+		if err := st.stream.Send(a); err != nil {
+			break
 		}
 	}
 	st.end(nil)
 	return acked
+}
+
+func answerOf(m named) *pb.SubscribeResponse_AckResult {
+	return &pb.SubscribeResponse_AckResult{AckResult: &pb.AckResult{
+		Outcomes: []*pb.AckResult_Outcome{{Status: durable, DeliveryIds: m.GetDeliveryIds(), Ranges: m.GetRanges()}},
+	}}
 }
 
 // idle fails the test if the client sends anything within d.

@@ -206,10 +206,12 @@ func (s *Stream) Instance() string {
 	return s.sess.instance
 }
 
-// Close ends the stream in order: nothing new comes, what Recv has returned can be
-// acked until ctx ends, acks are confirmed, and what is not finished is given
-// back. It waits until every delivery that Recv returned is acked or nacked, or
-// ctx ends, and returns a *CloseError if something was left.
+// Close ends the stream in order: nothing new comes, acks are confirmed, and what
+// is not finished is given back. It waits until every delivery that Recv returned
+// is acked or nacked, but for that no longer than until ctx ends; so with a context
+// that has ended already, what is open now is given back. Then it waits for the
+// answers to acks, at most 5 s, and for the server to end the stream, at most 5 s
+// again. It returns a *CloseError if something was left.
 func (s *Stream) Close(ctx context.Context) error {
 	s.stopTaking()
 	s.beginClose()

@@ -23,8 +23,14 @@ func (m *Machine) blank() *batch {
 	return b
 }
 
+// maxFree is how many empty batches are kept.
+const maxFree = 256
+
 // recycle keeps b for the next Sent. Nothing may point to it any more.
 func (m *Machine) recycle(b *batch) {
+	if len(m.free) >= maxFree {
+		return
+	}
 	b.stream, b.again, b.listed = nil, false, false
 	b.out, b.late, b.pend, b.nacked = 0, 0, 0, 0
 	b.offs, b.parts = b.offs[:0], b.parts[:0]

@@ -147,6 +147,24 @@ func BenchmarkIdleStream(b *testing.B) {
 	inOrder(b.N, 1, 1)
 }
 
+// BenchmarkIdleMachine reports what a machine costs that has a stream and
+// delivered a batch once.
+func BenchmarkIdleMachine(b *testing.B) {
+	const n = 1000
+	var machines []*Machine
+	used := heapOf(func() *Machine {
+		for range n {
+			machines = append(machines, inOrder(64, 64, 1))
+		}
+		return machines[0]
+	})
+	runtime.KeepAlive(machines)
+	for range b.N {
+		inOrder(64, 64, 1)
+	}
+	b.ReportMetric(used/n, "B/machine")
+}
+
 // BenchmarkRedeliver is a round of a full window given back by a stream that
 // ends and sent again: ns/op is per delivery.
 func BenchmarkRedeliver(b *testing.B) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Reasons of dead letters.
+// Reasons of dead letters. A shell may have others for Kill.
 const (
 	ReasonNacked    = "NACKED"    // the last attempt was nacked
 	ReasonTimeout   = "TIMEOUT"   // the last attempt was not answered in time
@@ -93,8 +93,7 @@ func (m *Machine) unsentRecord(off int64) *rec {
 			return one
 		}
 	}
-	if _, ok := slices.BinarySearch(m.offered, off); ok {
-		m.unoffer([]int64{off})
+	if m.unoffer([]int64{off}) > 0 {
 		return m.adopt(&rec{off: off, unsent: true})
 	}
 	return nil

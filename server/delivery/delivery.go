@@ -18,7 +18,21 @@
 //	                                is spent; dying ──Finish──► finished
 //
 // The attempt of a retry is on disk before its frame is written: a ready offset
-// is armed by the next successful commit, and only armed ones are sent.
+// is armed by the next successful commit, and only armed ones are sent. First
+// attempts are covered by the high mark: what is unfinished below it after a
+// crash, and not saved as waiting, was in flight.
+//
+// An offset has two counters. Sent is the attempt that is shown; it rises with
+// each delivery. Spent counts against the budget: nacks, timeouts and breaks
+// cost, a stream or server that ended cleanly does not. A break, of a stream or
+// of the server, spends the last attempt only of an offset that was alone in
+// flight. In two breaks it becomes a suspect: it is sent when nothing else is
+// in flight, and nothing else is while it is. An answer, ack or nack, clears
+// it, a timeout does not. So a record that kills its clients is found, and its
+// neighbours never die with it.
+//
+// Ordered, an offset is held back while an earlier one of its key is
+// unfinished, also while the ack of that is not durable yet.
 package delivery
 
 import "time"
@@ -89,7 +103,7 @@ type Given struct {
 // Outcome says what an Ack, Nack or Extend did with the deliveries it named.
 // The masks are disjoint and cover what was asked.
 type Outcome struct {
-	// Waiting: taken; answered by EndCommit.
+	// Waiting: taken; answered by EndCommit, except of Extend.
 	Waiting uint64
 	// Done: the offset was finished and durable before; answer DURABLE now.
 	Done uint64
@@ -109,10 +123,11 @@ type Answer struct {
 
 // Dead is an offset whose budget is spent, or that is not to be tried again.
 type Dead struct {
-	Offset   int64
+	Offset int64
+	// Attempts is how often it was delivered.
 	Attempts int32
-	// Reason is a word in capitals (NACKED, TIMEOUT, BROKEN, REQUESTED,
-	// TOO_LARGE), for NACKED and REQUESTED with the client's own reason.
+	// Reason is one of the Reason constants or what Kill was given. Detail is,
+	// for NACKED and REQUESTED, the client's own reason.
 	Reason, Detail string
 }
 
@@ -127,5 +142,8 @@ type Stats struct {
 	Held          int       // ordered: offsets held back for their key
 	Dying         int       // dead letters under way
 	OldestSent    time.Time // when the oldest outstanding delivery was handed over; zero: none
-	PausedBy      string    // "", "max_waiting", "max_ahead", "suspect", "look_ahead"
+	// PausedBy is what pauses new deliveries: "", "max_waiting", "max_ahead",
+	// "suspect", "look_ahead", or "keys" (ordered: after a start the keys of
+	// what was unfinished are read first).
+	PausedBy string
 }

@@ -25,9 +25,7 @@ func (m *Machine) finish(off int64) {
 		}
 	}
 	m.cutBacklogs(one)
-	if len(m.offered) > 0 {
-		m.unoffer([]int64{off})
-	}
+	m.unoffer([]int64{off})
 	m.endTurn(off)
 }
 

@@ -144,10 +144,7 @@ func (m *Machine) Sent(s StreamID, first uint64, offs []int64) {
 		return
 	}
 	m.high = max(m.high, offs[len(offs)-1]+1)
-	again := m.hist[offs[0]] != nil
-	if !again {
-		m.unoffer(offs)
-	}
+	again := m.unoffer(offs) < len(offs)
 	st := m.streams[s]
 	if st == nil {
 		m.unsend(offs)
@@ -190,17 +187,23 @@ func (m *Machine) takeOff(offs []int64) {
 	}
 }
 
-// unoffer takes offs, which rise, out of the offered ones.
-func (m *Machine) unoffer(offs []int64) {
+// unoffer takes offs, which rise, out of the offered ones and returns how many
+// there were.
+func (m *Machine) unoffer(offs []int64) (found int) {
+	if len(m.offered) == 0 {
+		return 0
+	}
 	if n := len(offs); len(m.offered) == n && m.offered[0] == offs[0] && m.offered[n-1] == offs[n-1] {
 		m.offered = m.offered[:0] // as nearly always
-		return
+		return n
 	}
 	for _, off := range offs {
 		if i, ok := slices.BinarySearch(m.offered, off); ok {
 			m.offered = slices.Delete(m.offered, i, i+1)
+			found++
 		}
 	}
+	return found
 }
 
 // Handed says that the batch that begins with first was handed to the

@@ -302,6 +302,31 @@ func TestSentMisuse(t *testing.T) {
 	}
 }
 
+// TestSentAfterFinish: one of a batch was finished after it was listed.
+func TestSentAfterFinish(t *testing.T) {
+	m := New(Settings{}, offsetstore.Value{High: 3}, scriptStart, nil)
+	m.Attach(1, time.Minute)
+	m.Snapshot()
+	m.EndCommit(scriptStart, true)
+	m.Finish(0)
+	m.Sent(1, 1, []int64{0, 1, 2})
+	if s := m.Stats(); s.InFlight != 3 || s.Waiting != 0 || len(m.Next(9)) != 0 {
+		t.Fatalf("%+v, next %v", s, m.Next(9))
+	}
+	for off := int64(3); off < 6; off++ {
+		m.Offer(off, 0)
+	}
+	m.Finish(3)
+	m.Sent(1, 4, []int64{3, 4, 5})
+	m.Ack(scriptStart, 1, 1, 7)
+	m.Ack(scriptStart, 1, 4, 7)
+	m.Snapshot()
+	m.EndCommit(scriptStart, true)
+	if m.Position() != 6 || len(m.hist)+len(m.offered)+m.inFlight != 0 {
+		t.Fatalf("position %d, %+v", m.Position(), m.Stats())
+	}
+}
+
 // TestUnknown: what is not outstanding is unknown, everywhere.
 func TestUnknown(t *testing.T) {
 	m := New(Settings{}, offsetstore.Value{}, scriptStart, nil)

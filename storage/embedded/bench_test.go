@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -138,4 +140,77 @@ func benchmarkPoll(b *testing.B, events, tail, size int) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1000, "krecords/s")
+}
+
+// BenchmarkOpen opens a log of 1 GiB in 1 KiB events, with its index files and
+// without, from appends of 64 events and of one (with 4 partitions).
+func BenchmarkOpen(b *testing.B) {
+	for _, events := range []int{64, 1} {
+		dir := b.TempDir()
+		buildLog(b, dir, 1<<20, events)
+		for _, indexed := range []bool{true, false} {
+			b.Run(fmt.Sprintf("events=%d/indexed=%v", events, indexed), func(b *testing.B) {
+				for range b.N {
+					if !indexed {
+						removeIndexes(b, dir)
+					}
+					l, err := Open(dir, Options{MaxBytes: -1, Logger: quiet})
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.StopTimer()
+					if err := l.Close(); err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+				}
+				b.ReportMetric(b.Elapsed().Seconds()*1000*10/float64(b.N), "ms/10GiB")
+			})
+		}
+	}
+}
+
+func buildLog(b *testing.B, dir string, total, events int) {
+	b.Helper()
+	l, err := Open(dir, Options{MaxBytes: -1, NoSync: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	evs := make([]storage.Event, events)
+	for i := range evs {
+		evs[i].Frame = make([]byte, 1024)
+	}
+	var wg sync.WaitGroup
+	for i := 0; i < total; i += events {
+		wg.Add(1)
+		err := l.Append(context.Background(), "t", evs, func(_ []storage.Appended, err error) {
+			if err != nil {
+				b.Error(err)
+			}
+			wg.Done()
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if events == 1 && i%8 == 0 {
+			wg.Wait() // small commits, so that runs stay small
+		}
+	}
+	wg.Wait()
+	if err := l.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func removeIndexes(b *testing.B, dir string) {
+	b.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "log", "*.idx"))
+	if err != nil || len(names) == 0 {
+		b.Fatal(names, err)
+	}
+	for _, n := range names {
+		if err := os.Remove(n); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

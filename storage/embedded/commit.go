@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ackmesh/ackmesh/storage"
@@ -194,7 +195,7 @@ func (l *Log) publish(c *committer) {
 	c.index.follow(l)
 	for _, r := range c.runs {
 		r.ref.pos += begin
-		c.index.add(r.part.topic.num, r.part.num, r.ref)
+		c.index.add(r)
 		r.part.grow(r.ref)
 	}
 	for _, p := range c.parts {
@@ -216,7 +217,7 @@ func (p *partition) grow(r runRef) {
 
 // forget takes back the keys of a commit that failed.
 func (c *committer) forget() {
-	for _, k := range c.added {
+	for _, k := range slices.Backward(c.added) {
 		c.dedup.forget(k)
 	}
 }

@@ -2,9 +2,12 @@ package embedded
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/embedded/vfs/crashfs"
@@ -48,8 +51,7 @@ func TestDedupIsBounded(t *testing.T) {
 		mustAppend(t, l, "t", event(i))
 	}
 	for range 2 {
-		d := l.commits.dedup
-		if n := len(d.now) + len(d.old); n > 100 || n < 50 {
+		if n := l.commits.dedup.len(); n > 100 || n < 50 {
 			t.Errorf("%d keys are remembered, want at most 100", n)
 		}
 		if r := mustAppend(t, l, "t", event(960)); !r[0].Duplicate || r[0].Offset != 960 {
@@ -111,22 +113,52 @@ func TestDedupWhileTheFirstIsUnderWay(t *testing.T) {
 	}
 }
 
-// Generations: whatever the order of adds, a key is found in its window and
-// not after it.
-func TestDedupWindow(t *testing.T) {
-	d := newDedup(time.Second, 1000)
-	for ms := int64(0); ms < 10_000; ms += 100 {
-		d.add(dedupKey{uint64(ms), 1}, place{offset: ms, time: ms})
-		for back := int64(0); back <= 3000 && back <= ms; back += 100 {
-			p, ok := d.find(dedupKey{uint64(ms - back), 1}, ms)
-			if want := back <= 1000; ok != want || ok && p.offset != ms-back {
-				t.Fatalf("at %d, key of %d ms ago: %+v %v", ms, back, p, ok)
+// The table does what a map with times would do.
+func TestDedupAgainstMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const window = 1000
+		limit := rapid.IntRange(1, 3000).Draw(t, "limit")
+		d := newDedup(window*time.Millisecond, limit)
+		adds := 0
+		number := map[dedupKey]int{} // which add it was
+		places := map[dedupKey]place{}
+		now := int64(0)
+		// Few homes, so that keys collide, and the ring wraps around 2^32.
+		d.first, d.next = 1<<32-700, 1<<32-700
+		key := func() dedupKey {
+			return dedupKey{rapid.Uint64Range(0, 40).Draw(t, "home"), rapid.Uint64Range(1, 60).Draw(t, "key")}
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "rounds") {
+			now += rapid.Int64Range(0, window/2).Draw(t, "later")
+			var added []dedupKey
+			for range rapid.IntRange(1, 200).Draw(t, "adds") {
+				k := key()
+				got, ok := d.find(k, now)
+				want, known := places[k]
+				known = known && now-want.time <= window
+				if ok && (!known || got != want) || !ok && known && adds-number[k] < limit {
+					t.Fatalf("at %d key %v: %+v %v, want %+v %v", now, k, got, ok, want, known)
+				}
+				if ok {
+					continue
+				}
+				p := place{offset: int64(adds), time: now, part: 3}
+				d.add(k, p)
+				places[k], number[k] = p, adds
+				adds++
+				added = append(added, k)
+				if d.len() > limit {
+					t.Fatalf("%d keys, the limit is %d", d.len(), limit)
+				}
+			}
+			if rapid.Bool().Draw(t, "failed") {
+				for _, k := range slices.Backward(added) {
+					d.forget(k)
+					delete(places, k)
+				}
 			}
 		}
-		if n := len(d.now) + len(d.old); n > 25 {
-			t.Fatalf("%d keys in memory", n)
-		}
-	}
+	})
 }
 
 // Equal events from many callers at once are stored once.

@@ -95,7 +95,7 @@ func TestSegmentIndexRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var runs []indexedRun
 		for _, r := range drawRuns(t) {
-			runs = append(runs, indexedRun{rapid.Uint32().Draw(t, "topic"), rapid.IntRange(0, maxPartitions-1).Draw(t, "part"), r})
+			runs = append(runs, indexedRun{rapid.Uint32().Draw(t, "topic"), rapid.IntRange(0, maxPartitions-1).Draw(t, "part"), rapid.Bool().Draw(t, "keyed"), r})
 		}
 		s := seglog.Segment{Seq: 1, End: 1}
 		if n := len(runs); n > 0 {
@@ -122,7 +122,7 @@ func TestSegmentIndexRoundTrip(t *testing.T) {
 // Whatever an index file holds, what is taken of it is within the segment.
 func FuzzUnpackIndex(f *testing.F) {
 	s := seglog.Segment{Seq: 3, Base: 1000, End: 9000}
-	f.Add(packIndex(s, []indexedRun{{1, 2, runRef{first: 5, time: 6, pos: 1000, count: 3, size: 400}}, {1, 0, runRef{first: 9, time: 6, pos: 1400, count: 1, size: 7600}}}))
+	f.Add(packIndex(s, []indexedRun{{1, 2, true, runRef{first: 5, time: 6, pos: 1000, count: 3, size: 400}}, {1, 0, false, runRef{first: 9, time: 6, pos: 1400, count: 1, size: 7600}}}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		runs, err := unpackIndex(b, s)

@@ -43,14 +43,14 @@ type Options struct {
 	// Append waits. Default 64 MiB.
 	QueueBytes int
 	// TailBytes is how much of the newest log is kept in memory for readers.
-	// Default 32 MiB, at least 4 MiB.
+	// Default 32 MiB; 4 MiB or more is sensible.
 	TailBytes int
 
 	// DedupWindow is how long an event with the DedupKey of an earlier one of
 	// the topic is answered with that one's place. Default 2 minutes;
 	// negative: off.
 	DedupWindow time.Duration
-	// DedupEntries bounds how many keys are remembered, about 100 bytes each;
+	// DedupEntries bounds how many keys are remembered, 50 to 100 bytes each;
 	// beyond it the window gets shorter. Default 1,048,576.
 	DedupEntries int
 
@@ -100,8 +100,8 @@ type Observe struct {
 const (
 	maxPartitions  = 1024
 	minSegmentSize = 1 << 20
-	minTail        = 4 << 20
 	frameLimit     = 16 << 20
+	maxDedup       = 1 << 28
 )
 
 func or[T int | int64 | time.Duration](v, def T) T {
@@ -119,7 +119,7 @@ func (o Options) withDefaults() Options {
 	o.CheckpointInterval = or(o.CheckpointInterval, 5*time.Second)
 	o.MaxRecordBytes = or(o.MaxRecordBytes, frameLimit)
 	o.QueueBytes = or(o.QueueBytes, 64<<20)
-	o.TailBytes = max(or(o.TailBytes, 32<<20), minTail)
+	o.TailBytes = or(o.TailBytes, 32<<20)
 	o.DedupWindow = or(o.DedupWindow, 2*time.Minute)
 	o.DedupEntries = or(o.DedupEntries, 1<<20)
 	if o.Logger == nil {
@@ -143,8 +143,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("embedded log: Partitions is %d, 1 to %d are allowed: %w", o.Partitions, maxPartitions, storage.ErrInvalid)
 	case o.MaxRecordBytes < 1 || o.MaxRecordBytes > frameLimit:
 		return fmt.Errorf("embedded log: MaxRecordBytes is %d, 1 to %d are allowed: %w", o.MaxRecordBytes, frameLimit, storage.ErrInvalid)
-	case o.QueueBytes < 1 || o.SegmentSize < 0 || o.DedupEntries < 1:
-		return fmt.Errorf("embedded log: QueueBytes, SegmentSize and DedupEntries must not be negative: %w", storage.ErrInvalid)
+	case o.QueueBytes < 1 || o.TailBytes < 1 || o.SegmentSize < 0 || o.DedupEntries < 1 || o.DedupEntries > maxDedup:
+		return fmt.Errorf("embedded log: QueueBytes, TailBytes, SegmentSize and DedupEntries must not be negative, and DedupEntries at most %d: %w", maxDedup, storage.ErrInvalid)
 	}
 	return nil
 }

@@ -38,8 +38,12 @@ func (l *Log) Poll(ctx context.Context, req storage.PollRequest, batch *storage.
 	if req.TopicID != "" && req.TopicID != p.topic.id {
 		return fmt.Errorf("embedded log: %w: topic %q has the identity %s, not %s", storage.ErrTopicChanged, req.Topic, p.topic.id, req.TopicID)
 	}
-	req.MaxRecords = or(req.MaxRecords, defaultMaxRecords)
-	req.MaxBytes = or(req.MaxBytes, defaultMaxBytes)
+	if req.MaxRecords <= 0 {
+		req.MaxRecords = defaultMaxRecords
+	}
+	if req.MaxBytes <= 0 {
+		req.MaxBytes = defaultMaxBytes
+	}
 	start, seeks := p.start(req.Start)
 	ps := l.polls.Get().(*poll)
 	err = l.pollFrom(ctx, p, ps, start, req, batch)

@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
@@ -188,5 +189,49 @@ func TestManyIdlePolls(t *testing.T) {
 	wg.Wait()
 	if len(woken) > 0 || waiting() > 0 {
 		t.Errorf("%d others were woken, %d still wait", len(woken), waiting())
+	}
+}
+
+// Whatever sizes and limits are mixed, no record is left out or comes twice.
+func TestPollMixedSizes(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), Options{Partitions: 3, TailBytes: 1, NoSync: true, SegmentSize: 256 << 10})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	want := map[string][]int{}
+	for range 600 {
+		var evs []storage.Event
+		for range 1 + rnd.IntN(5) {
+			size := rnd.IntN(300)
+			if rnd.IntN(10) == 0 {
+				size = rnd.IntN(30_000)
+			}
+			evs = append(evs, storage.Event{Key: fmt.Sprint(rnd.IntN(20)), Frame: make([]byte, size)})
+		}
+		for i, a := range mustAppend(t, l, "t", evs) {
+			want[a.Partition] = append(want[a.Partition], len(evs[i].Frame))
+		}
+	}
+	var b storage.Batch
+	for round := range 30 {
+		for p, sizes := range want {
+			req := storage.PollRequest{Topic: "t", Partition: p}
+			for int(req.Start) < len(sizes) {
+				req.MaxBytes, req.MaxRecords = 1+rnd.IntN(1<<(4+rnd.IntN(16))), 1+rnd.IntN(100)
+				if err := l.Poll(t.Context(), req, &b); err != nil {
+					t.Fatal(err)
+				}
+				bytes := 0
+				for i, r := range b.Records {
+					at := int(req.Start) + i
+					if r.Offset != int64(at) || len(r.Frame) != sizes[at] {
+						t.Fatalf("round %d: record %d has %d bytes, want %d with %d", round, r.Offset, len(r.Frame), at, sizes[at])
+					}
+					bytes += len(r.Frame)
+				}
+				if n := len(b.Records); n == 0 || n > req.MaxRecords || n > 1 && bytes > req.MaxBytes {
+					t.Fatalf("round %d: %d records of %d bytes, the limits are %d and %d", round, n, bytes, req.MaxRecords, req.MaxBytes)
+				}
+				req.Start = b.Next
+			}
+		}
 	}
 }

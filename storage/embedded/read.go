@@ -9,6 +9,7 @@ import (
 
 const (
 	readChunk = 256 << 10 // most that is read from disk at once, but for one large run
+	bufStep   = 64 << 10  // Batch.Buf is a multiple of this
 	readGap   = 16 << 10  // other partitions' bytes worth reading to save a call
 )
 
@@ -73,13 +74,32 @@ func (r *reader) reserve(runs []runRef) {
 		}
 		at = run.pos + int64(run.size)
 	}
-	if b := r.batch; cap(b.Buf) < need {
-		b.Buf = make([]byte, 0, need)
+	r.grow(need)
+}
+
+// grow makes Buf at least n bytes long, in steps, while it is empty.
+func (r *reader) grow(n int) {
+	if b := r.batch; cap(b.Buf) < n {
+		b.Buf = make([]byte, 0, (n+bufStep-1)/bufStep*bufStep)
 	}
+}
+
+// hasRoom tells whether a run still fits. Reads that were expected in memory
+// and came from disk can have used more than was reserved; then the batch ends.
+func (r *reader) hasRoom(run runRef) bool {
+	if len(r.batch.Records) == 0 {
+		r.batch.Buf = r.batch.Buf[:0]
+		r.grow(run.size)
+	}
+	r.isFull = cap(r.batch.Buf)-len(r.batch.Buf) < run.size
+	return !r.isFull
 }
 
 // some reads the first run, or the first few where one read gets them.
 func (r *reader) some(runs []runRef) (n int, err error) {
+	if !r.hasRoom(runs[0]) {
+		return 0, nil
+	}
 	if block, data := r.l.tail.use(runs[0].pos, runs[0].size); block != nil {
 		defer block.release()
 		return 1, r.copyRun(runs[0], data)
@@ -95,6 +115,9 @@ func (r *reader) some(runs []runRef) (n int, err error) {
 		at := run.pos - runs[0].pos
 		if err := r.takeRun(run, buf[at:at+int64(run.size)]); err != nil {
 			return 0, err
+		}
+		if r.isFull {
+			break // a smaller record behind the one left out must not go in
 		}
 	}
 	return n, nil

@@ -86,7 +86,7 @@ func (ld *loader) add(r indexedRun) error {
 	if t == nil {
 		return nil
 	}
-	if r.time >= ld.since {
+	if r.keyed && r.time >= ld.since {
 		ld.recent = append(ld.recent, r)
 	}
 	if r.part >= len(t.parts) {

@@ -14,8 +14,8 @@ import (
 
 // The index file of a full segment is a state file (package vfs) with, as
 // varints: base and end of the segment, number of runs, and for each run topic
-// number, partition, first offset, time, position behind that of the run
-// before, count, size.
+// number, twice the partition (plus 1: with dedup keys), first offset, time,
+// position behind that of the run before, count, size.
 const (
 	indexKind    = "ackmesh-runs"
 	indexVersion = 1
@@ -25,7 +25,16 @@ const (
 type indexedRun struct {
 	topic uint32
 	part  int
+	keyed bool
 	runRef
+}
+
+// mark is partition and keyed in one number.
+func (r indexedRun) mark() int64 {
+	if r.keyed {
+		return 2*int64(r.part) + 1
+	}
+	return 2 * int64(r.part)
 }
 
 // segmentIndex collects the runs of the segment that is written to.
@@ -34,8 +43,8 @@ type segmentIndex struct {
 	runs []indexedRun
 }
 
-func (x *segmentIndex) add(topic uint32, part int, r runRef) {
-	x.runs = append(x.runs, indexedRun{topic, part, r})
+func (x *segmentIndex) add(r newRun) {
+	x.runs = append(x.runs, indexedRun{r.part.topic.num, r.part.num, r.part.batch.keyed, r.ref})
 }
 
 // follow notices that the log has gone on to another segment, and writes the
@@ -76,7 +85,7 @@ func packIndex(s seglog.Segment, runs []indexedRun) []byte {
 	}
 	pos := s.Base
 	for _, r := range runs {
-		for _, v := range []int64{int64(r.topic), int64(r.part), r.first, r.time, r.pos - pos, int64(r.count), int64(r.size)} {
+		for _, v := range []int64{int64(r.topic), r.mark(), r.first, r.time, r.pos - pos, int64(r.count), int64(r.size)} {
 			b = binary.AppendUvarint(b, uint64(v))
 		}
 		pos = r.pos
@@ -100,7 +109,7 @@ func unpackIndex(b []byte, s seglog.Segment) ([]indexedRun, error) {
 			return nil, errIndex
 		}
 		pos += int64(v[4])
-		r := indexedRun{uint32(v[0]), int(v[1]), runRef{first: int64(v[2]), time: int64(v[3]), pos: pos, count: int(v[5]), size: int(v[6])}}
+		r := indexedRun{uint32(v[0]), int(v[1] / 2), v[1]%2 == 1, runRef{first: int64(v[2]), time: int64(v[3]), pos: pos, count: int(v[5]), size: int(v[6])}}
 		if !r.fits(s) {
 			return nil, errIndex
 		}
@@ -166,7 +175,7 @@ func (l *Log) scanSegment(s seglog.Segment) ([]indexedRun, error) {
 		if err != nil {
 			return fmt.Errorf("position %d in segment %d: %w: %w", e.Pos, s.Seq, seglog.ErrCorrupt, err)
 		}
-		runs = append(runs, indexedRun{h.topic, h.part, runRef{first: h.first, time: h.time, pos: e.Pos, count: h.count, size: e.Size}})
+		runs = append(runs, indexedRun{h.topic, h.part, h.keyed, runRef{first: h.first, time: h.time, pos: e.Pos, count: h.count, size: e.Size}})
 		return nil
 	})
 	return runs, err

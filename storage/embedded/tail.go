@@ -26,7 +26,8 @@ type tailBlock struct {
 	users atomic.Int32 // readers
 }
 
-const tailBlockBytes = 1 << 20
+// blockBytes is the size of a block; one larger write gets a larger one.
+func (t *tail) blockBytes() int { return min(max(t.limit/8, 4<<10), 4<<20) }
 
 // room returns memory for the n bytes from position pos on. Only the committer
 // calls it and keep; what it builds there nobody sees until keep.
@@ -42,7 +43,7 @@ func (t *tail) room(pos int64, n int) []byte {
 	b := t.free
 	t.free = nil
 	if b == nil || cap(b.buf) < n {
-		b = &tailBlock{buf: make([]byte, 0, max(n, tailBlockBytes))}
+		b = &tailBlock{buf: make([]byte, 0, max(n, t.blockBytes()))}
 	}
 	b.pos, b.buf = pos, b.buf[:0]
 	t.blocks = append(t.blocks, b)
@@ -57,7 +58,7 @@ func (t *tail) evict() {
 		b := t.blocks[0]
 		t.blocks = append(t.blocks[:0], t.blocks[1:]...)
 		t.held -= cap(b.buf)
-		if b.users.Load() == 0 && cap(b.buf) == tailBlockBytes {
+		if b.users.Load() == 0 && cap(b.buf) == t.blockBytes() {
 			t.free = b
 		}
 	}

@@ -18,13 +18,15 @@ var (
 type seen struct {
 	at     int
 	stream *stream
-	powers int
 	num    int64
 }
 
 // follows tells whether what comes on stream s was sent after l: it was opened
 // after l was received, or it is the stream of l.
 func (l seen) follows(s *stream) bool { return l.stream == s || s.openedBy > l.at }
+
+// lost tells whether the power was lost between l and what comes on stream s.
+func (l seen) lost(s *stream) bool { return l.stream != nil && l.stream.powers < s.powers }
 
 // Ordered: of each partition a stream gets first deliveries (attempt 1) in
 // offset order, and so does a subscriber of kind client over all its streams.
@@ -47,11 +49,11 @@ func Ordered(t *Trace) error {
 		}
 		for _, k := range keys {
 			l, ok := last[k]
-			if ok && l.powers == w.powers && l.num >= e.Offset && l.follows(d.stream) {
+			if ok && !l.lost(d.stream) && l.num >= e.Offset && l.follows(d.stream) {
 				return broke(ErrBrokeOrdered, w.at, "offset %d came before, by event %d: %s", l.num, l.at+1, e)
 			}
-			if !ok || l.num < e.Offset || l.powers != w.powers {
-				last[k] = seen{w.at, d.stream, w.powers, e.Offset}
+			if !ok || l.num < e.Offset || l.lost(d.stream) {
+				last[k] = seen{w.at, d.stream, e.Offset}
 			}
 		}
 		return nil
@@ -75,7 +77,7 @@ func AttemptsRise(t *Trace) error {
 		d := w.sent[e.Delivery]
 		l, again := last[d.record]
 		attempt := int64(e.Attempt)
-		forgotten := l.num == 1 && l.powers < w.powers
+		forgotten := l.num == 1 && l.lost(d.stream)
 		switch {
 		case attempt < 1:
 			return broke(ErrBrokeAttemptsRise, w.at, "attempts begin at 1: %s", e)
@@ -85,7 +87,7 @@ func AttemptsRise(t *Trace) error {
 			return broke(ErrBrokeAttemptsRise, w.at, "attempt %d came by event %d: %s", l.num, l.at+1, e)
 		}
 		if !again || attempt > l.num || forgotten {
-			last[d.record] = seen{w.at, d.stream, w.powers, attempt}
+			last[d.record] = seen{w.at, d.stream, attempt}
 		}
 		return nil
 	})

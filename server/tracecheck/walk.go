@@ -62,7 +62,7 @@ func (t *Trace) each(fn func(w *walk, e *Event) error) error {
 func (w *walk) take(e *Event) {
 	switch e.Kind {
 	case Open:
-		w.streams[e.Stream] = &stream{id: e.Stream, sub: e.Subscriber(), window: e.Window(), openedBy: w.at}
+		w.streams[e.Stream] = &stream{id: e.Stream, sub: e.Subscriber(), window: e.Window(), openedBy: w.at, powers: w.powers}
 	case Delivered:
 		s := w.streams[e.Stream]
 		w.sent[e.Delivery] = &sent{record: record{place{s.sub, e.Partition, e.Epoch}, e.Offset}, stream: s, attempt: e.Attempt}

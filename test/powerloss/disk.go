@@ -21,6 +21,9 @@ type disk struct {
 	dirs  map[inode]map[string]node
 	files map[inode][]byte
 	top   inode
+	// through are files that were opened such that every write is synced
+	// (O_DSYNC): what is in them is durable.
+	through map[inode]bool
 }
 
 // node is what a name stands for.
@@ -31,17 +34,21 @@ type node struct {
 
 // newDisk takes in a directory: all that is there is durable.
 func newDisk(root string) (*disk, error) {
-	d := &disk{root: root, dirs: map[inode]map[string]node{}, files: map[inode][]byte{}}
 	info, err := os.Stat(root)
 	if err != nil {
 		return nil, err
 	}
-	d.top = inodeOf(info)
+	d := empty(root, inodeOf(info))
 	return d, d.takeIn(root, d.top)
 }
 
 func inodeOf(info fs.FileInfo) inode {
 	return inode(info.Sys().(*syscall.Stat_t).Ino) //nolint:errcheck,forcetypeassert // so on Linux
+}
+
+// empty is a disk with nothing on it.
+func empty(root string, top inode) *disk {
+	return &disk{root: root, top: top, dirs: map[inode]map[string]node{}, files: map[inode][]byte{}, through: map[inode]bool{}}
 }
 
 // takeIn takes in a directory with all below it.
@@ -87,11 +94,12 @@ func list(path string) (map[string]node, error) {
 
 // change is what a sync makes durable, once it has succeeded.
 type change struct {
-	ino   inode
-	names map[string]node // of a directory, else
-	size  int64           // of the file
-	off   int64
-	data  []byte
+	opened bool // that a file is written through, else
+	ino    inode
+	names  map[string]node // of a directory, else
+	size   int64           // of the file
+	off    int64
+	data   []byte
 }
 
 func (d *disk) apply(c *change) {
@@ -111,11 +119,16 @@ func (d *disk) apply(c *change) {
 
 // reset puts the directory back to what is durable.
 func (d *disk) reset(o order) error {
-	now := &disk{root: d.root, dirs: map[inode]map[string]node{}, files: map[inode][]byte{}, top: d.top}
-	if o.torn {
-		if err := now.takeIn(d.root, d.top); err != nil {
-			return err
+	now := empty(d.root, d.top)
+	if err := now.takeIn(d.root, d.top); err != nil {
+		return err
+	}
+	for ino, data := range now.files {
+		if d.through[ino] {
+			d.files[ino] = data
 		}
+	}
+	if o.torn {
 		d.tear(now, rand.New(rand.NewPCG(o.seed, 0)))
 	}
 	entries, err := os.ReadDir(d.root)

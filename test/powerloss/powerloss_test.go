@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 // play does what a script says, a step in each line, and then waits for ever.
 //
 //	write FILE TEXT     creates it or appends to it
+//	through FILE TEXT   the same with O_DSYNC
 //	map FILE TEXT       writes into a mapping of it, which it must be long enough for
 //	sync FILE|DIR       fsync
 //	msync FILE          of the mapping
@@ -41,7 +42,9 @@ func play(text string) error {
 		var err error
 		switch f[0] {
 		case "write":
-			err = appendTo(f[1], f[2])
+			err = appendTo(f[1], f[2], 0)
+		case "through":
+			err = appendTo(f[1], f[2], unix.O_DSYNC)
 		case "map":
 			if maps[f[1]] == nil {
 				maps[f[1]], err = mapFile(f[1])
@@ -68,8 +71,8 @@ func play(text string) error {
 	select {}
 }
 
-func appendTo(path, text string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
+func appendTo(path, text string, flags int) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|flags, 0o640)
 	if err != nil {
 		return err
 	}
@@ -169,6 +172,8 @@ func TestLost(t *testing.T) {
 		"directory":            {"mkdir d\nwrite d/a x\nsync d/a\nsync d", ""},
 		"directory, synced":    {"mkdir d\nwrite d/a x\nsync d/a\nsync d\nsync .", "d/ d/a=x"},
 		"directory, not below": {"mkdir d\nwrite d/a x\nsync d/a\nsync .", "d/"},
+		"written through":      {"through a x\nsync .\nthrough a y", "a=xy"},
+		"through, not named":   {"through a x", ""},
 		"mapped":               {"write a " + zeros + "\nsync a\nsync .\nmap a x", "a=" + zeros},
 		"mapped, synced":       {"write a " + zeros + "\nsync .\nmap a x\nmsync a\nmap a y", "a=x" + zeros[1:]},
 	} {

@@ -25,14 +25,7 @@ var traced = []uint32{unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_MSYNC, unix.S
 // execTraced becomes a program of whose calls only the traced ones stop it.
 func execTraced(argv []string) error {
 	runtime.LockOSThread()
-	var prog []unix.SockFilter
-	prog = append(prog, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}) // the number
-	for i, nr := range traced {
-		prog = append(prog, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: nr, Jt: uint8(len(traced) - i)})
-	}
-	prog = append(prog,
-		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRACE})
+	prog := filter()
 	f := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
@@ -41,13 +34,30 @@ func execTraced(argv []string) error {
 		return fmt.Errorf("a seccomp filter must be permitted: %w", err)
 	}
 	runtime.KeepAlive(prog)
-	env := os.Environ()
-	for i, v := range env {
-		if strings.HasPrefix(v, role+"=") {
-			env[i] = role + "="
-		}
+	if err := os.Unsetenv(role); err != nil {
+		return err
 	}
-	return fmt.Errorf("exec %s: %w", argv[0], syscall.Exec(argv[0], argv, env))
+	return fmt.Errorf("exec %s: %w", argv[0], syscall.Exec(argv[0], argv, os.Environ()))
+}
+
+// filter stops at the traced calls, and at each openat that asks for every
+// write to be synced. Its words are those of struct seccomp_data.
+func filter() []unix.SockFilter {
+	const number, openFlags = 0, 16 + 2*8 // the low half, on machines of today
+	load := func(at uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
+	}
+	n := uint8(len(traced))
+	prog := []unix.SockFilter{load(number)}
+	for i, nr := range traced {
+		prog = append(prog, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: nr, Jt: n - uint8(i) + 3})
+	}
+	return append(prog,
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_OPENAT, Jf: 2},
+		load(openFlags),
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: unix.O_DSYNC, Jt: 1},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRACE})
 }
 
 // callInfo is struct ptrace_syscall_info.
@@ -72,10 +82,14 @@ func info(tid int) (c callInfo, err error) {
 
 func (c *callInfo) word(i int) uint64 { return binary.NativeEndian.Uint64(c.body[8*i:]) }
 
-// succeeded tells whether the call that a thread returns from has succeeded.
-func succeeded(tid int) bool {
+// returned is what the call returns that a thread comes back from; below 0: it
+// failed.
+func returned(tid int) int64 {
 	c, err := info(tid)
-	return err == nil && c.op == opExit && c.word(0) == 0
+	if err != nil || c.op != opExit {
+		return -1
+	}
+	return int64(c.word(0))
 }
 
 // begins notes what the call that a thread begins must make durable; nil:
@@ -94,6 +108,8 @@ func (t *tracer) begins(tid int) (*change, error) {
 		return t.msync(a, b)
 	case unix.SYS_FSYNC, unix.SYS_FDATASYNC:
 		return t.fsync(int(int32(a)))
+	case unix.SYS_OPENAT:
+		return &change{opened: true}, nil
 	}
 	return nil, fmt.Errorf("system call %d syncs in a way that is not simulated", nr)
 }
@@ -101,6 +117,21 @@ func (t *tracer) begins(tid int) (*change, error) {
 // ours tells whether a path, as proc has it, is in the directory.
 func (t *tracer) ours(path string) bool {
 	return path == t.disk.root || strings.HasPrefix(path, t.disk.root+"/")
+}
+
+// synced notes a file that was opened such that every write is synced.
+func (t *tracer) synced(fd int64) error {
+	link := fmt.Sprintf("/proc/%d/fd/%d", t.pid, fd)
+	path, err := os.Readlink(link)
+	if err != nil || !t.ours(path) {
+		return nil // closed again, or none of ours
+	}
+	st, err := os.Stat(link)
+	if err != nil {
+		return fmt.Errorf("opening of %s: %w", path, err)
+	}
+	t.disk.through[inodeOf(st)] = true
+	return nil
 }
 
 // fsync is a sync of an open file or directory.

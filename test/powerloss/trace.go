@@ -118,15 +118,29 @@ func resume(how, tid int, sig syscall.Signal) {
 	_, _, _ = syscall.RawSyscall6(syscall.SYS_PTRACE, uintptr(how), uintptr(tid), 0, uintptr(sig), 0, 0)
 }
 
+// ends applies what the call that a thread returns from has made durable.
+func (t *tracer) ends(tid int) error {
+	c := t.pending[tid]
+	delete(t.pending, tid)
+	result := returned(tid)
+	switch {
+	case c == nil || result < 0:
+		return nil
+	case c.opened:
+		return t.synced(result)
+	}
+	t.disk.apply(c)
+	return nil
+}
+
 // stopped handles a stop of one thread.
 func (t *tracer) stopped(tid int, ws unix.WaitStatus) error {
 	how, sig := unix.PTRACE_CONT, syscall.Signal(0)
 	switch {
-	case ws.StopSignal() == syscall.SIGTRAP|0x80: // the end of a sync
-		if c := t.pending[tid]; c != nil && succeeded(tid) {
-			t.disk.apply(c)
+	case ws.StopSignal() == syscall.SIGTRAP|0x80: // the end of a call
+		if err := t.ends(tid); err != nil {
+			return err
 		}
-		delete(t.pending, tid)
 	case ws.StopSignal() == syscall.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
 		c, err := t.begins(tid)
 		if err != nil {

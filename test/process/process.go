@@ -131,7 +131,10 @@ func (s *Server) SpawnAs(cmd *exec.Cmd) {
 	s.t.Helper()
 	s.cmd, s.log, s.ended = cmd, &log{}, make(chan struct{})
 	cmd.Stdout, cmd.Stderr = s.log, s.log
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0")
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -157,6 +160,17 @@ func (s *Server) AwaitServing(patience time.Duration) {
 // AwaitHealth waits for a status of the health service.
 func (s *Server) AwaitHealth(want healthpb.HealthCheckResponse_ServingStatus, patience time.Duration) {
 	s.t.Helper()
+	if err := s.awaitHealth(want, patience); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// TryServing is AwaitServing that returns why it does not serve.
+func (s *Server) TryServing(patience time.Duration) error {
+	return s.awaitHealth(healthpb.HealthCheckResponse_SERVING, patience)
+}
+
+func (s *Server) awaitHealth(want healthpb.HealthCheckResponse_ServingStatus, patience time.Duration) error {
 	conn := s.dial(s.Listen)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -171,8 +185,9 @@ func (s *Server) AwaitHealth(want healthpb.HealthCheckResponse_ServingStatus, pa
 		}
 	}()
 	if err := awaitHealth(ctx, conn, want); err != nil {
-		s.t.Fatalf("the server is not %v: %v\n%s", want, err, s.Log())
+		return fmt.Errorf("the server is not %v: %w\n%s", want, err, s.Log())
 	}
+	return nil
 }
 
 func awaitHealth(ctx context.Context, conn *grpc.ClientConn, want healthpb.HealthCheckResponse_ServingStatus) error {

@@ -127,7 +127,7 @@ and keeps for each subscriber what it has finished.
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		a.serveCommand(), a.publishCommand(), a.subscribeCommand(),
-		a.topicsCommand(), a.offsetsCommand(), a.recommendCommand(),
+		a.topicsCommand(), a.offsetsCommand(), a.subscribersCommand(), a.clientsCommand(), a.dlqCommand(), a.recommendCommand(),
 		a.versionCommand(),
 	)
 	return root

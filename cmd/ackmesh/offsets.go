@@ -13,12 +13,12 @@ func (a *app) offsetsCommand() *cobra.Command {
 	t := new(target)
 	cmd := &cobra.Command{
 		Use:   "offsets",
-		Short: "Show how far subscribers are",
+		Short: "Show how far subscribers are, and move them",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  needsCommand,
 	}
 	a.adminFlags(cmd, t)
-	cmd.AddCommand(a.offsetsGet(t))
+	cmd.AddCommand(a.offsetsGet(t), a.offsetsReset(t), a.offsetsExport(t), a.offsetsImport(t))
 	return cmd
 }
 

@@ -8,8 +8,10 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
+// maxLate bounds the timed-out batches a stream remembers for late acks.
 const maxLate = 4096
 
+// outBatch is a batch of deliveries that was sent and is not answered.
 type outBatch struct {
 	first uint64
 	n     int
@@ -21,6 +23,7 @@ type outBatch struct {
 	p     *part
 }
 
+// release frees slots of batch e for the bits of mask. s.mu is held.
 func (e *outBatch) release(s *Stream, mask uint64) {
 	mask &= e.held
 	n := bits.OnesCount64(mask)
@@ -37,6 +40,7 @@ func (e *outBatch) release(s *Stream, mask uint64) {
 	e.b.used -= n
 }
 
+// find is the index of the first entry that ends at or above id.
 func (s *Stream) find(id uint64) int {
 	lo, hi := 0, len(s.table)
 	for lo < hi {
@@ -50,6 +54,7 @@ func (s *Stream) find(id uint64) int {
 	return lo
 }
 
+// maskOf is the bits of e that lie in r.
 func (e *outBatch) maskOf(r idRange) uint64 {
 	from, to := uint64(0), uint64(e.n-1)
 	if r.first > e.first {
@@ -61,16 +66,21 @@ func (e *outBatch) maskOf(r idRange) uint64 {
 	return (^uint64(0) >> (63 - (to - from))) << from
 }
 
+// Answered is one delivery range of an Ack, Nack or Extend.
 type Answered = struct{ First, Last uint64 }
 
+// Ack finishes deliveries. Ranges touch only what is outstanding; what is not
+// is told UNKNOWN.
 func (s *Stream) Ack(ranges []Answered) error {
 	return s.answer(ranges, event{kind: evAck}, true)
 }
 
+// Nack gives deliveries back. delay < 0: the backoff.
 func (s *Stream) Nack(ranges []Answered, delay time.Duration, dead bool, reason string) error {
 	return s.answer(ranges, event{kind: evNack, by: delay, dead: dead, reason: reason}, true)
 }
 
+// Extend moves deadlines to now + by. by = 0: the stream's ack timeout.
 func (s *Stream) Extend(ranges []Answered, by time.Duration) error {
 	if by <= 0 {
 		by = s.cfg.AckTimeout
@@ -78,6 +88,8 @@ func (s *Stream) Extend(ranges []Answered, by time.Duration) error {
 	return s.answer(ranges, event{kind: evExtend, by: by}, false)
 }
 
+// answer finds what is outstanding, frees its slots when it is final, and posts
+// it to the partitions' loops.
 func (s *Stream) answer(ranges []Answered, ev event, final bool) error {
 	var evs []event
 	s.mu.Lock()
@@ -113,6 +125,7 @@ func (s *Stream) answer(ranges []Answered, ev event, final bool) error {
 	return nil
 }
 
+// collect adds to evs what of r is outstanding and notes the rest as unknown.
 func (s *Stream) collect(r idRange, ev event, final bool, evs []event) []event {
 	next := r.first
 	for i := s.find(r.first); i < len(s.table) && s.table[i].first <= r.last; i++ {
@@ -141,12 +154,15 @@ func (s *Stream) collect(r idRange, ev event, final bool, evs []event) []event {
 	return evs
 }
 
+// unknown notes that nothing in r is outstanding. s.mu is held.
 func (s *Stream) unknown(r idRange) {
 	if r.first <= r.last {
 		s.out.add(StatusUnknown, r)
 	}
 }
 
+// sweep drops what is answered from both ends of the table, and from all of it
+// when much is. s.mu is held.
 func (s *Stream) sweep() {
 	i := 0
 	for i < len(s.table) && s.table[i].mask == 0 {
@@ -168,6 +184,7 @@ func (s *Stream) sweep() {
 	}
 }
 
+// compact drops what is answered. s.mu is held.
 func (s *Stream) compact() {
 	kept := make([]*outBatch, 0, len(s.table))
 	for _, e := range s.table {
@@ -178,6 +195,8 @@ func (s *Stream) compact() {
 	s.table = kept
 }
 
+// expired frees the slots of deliveries that timed out; a late ack still finds
+// them, up to a bound.
 func (s *Stream) expired(first, mask uint64) {
 	s.mu.Lock()
 	i := s.find(first)
@@ -195,6 +214,8 @@ func (s *Stream) expired(first, mask uint64) {
 	wakeAll(starved, nil)
 }
 
+// forgetLate drops the oldest of what only waits for late acks, down to
+// maxLate batches. s.mu is held.
 func (s *Stream) forgetLate() {
 	drop := -maxLate
 	for _, e := range s.table {
@@ -212,6 +233,8 @@ func (s *Stream) forgetLate() {
 	s.lateCheck = len(s.table) + maxLate
 }
 
+// forget drops what is outstanding of a binding, or of one of its partitions,
+// and frees its slots: it was given back. Later answers to it are UNKNOWN.
 func (s *Stream) forget(b *binding, p *part) {
 	s.mu.Lock()
 	for _, e := range s.table {
@@ -226,6 +249,8 @@ func (s *Stream) forget(b *binding, p *part) {
 	wakeAll(starved, nil)
 }
 
+// tell notes the fate of acks and wakes the writer. counted says that they were
+// posted by answer.
 func (s *Stream) tell(st AckStatus, first, mask uint64, counted bool) {
 	s.mu.Lock()
 	s.out.addMask(st, first, mask)
@@ -237,33 +262,38 @@ func (s *Stream) tell(st AckStatus, first, mask uint64, counted bool) {
 	s.signal()
 }
 
-func (s *Stream) again(b *binding, p *part, epoch, first, mask uint64) {
+// again puts deliveries whose ack could not be stored back among what is
+// outstanding, and tells RETRY. held are those that take their slot again.
+func (s *Stream) again(b *binding, p *part, epoch, first, mask, held uint64) {
 	s.mu.Lock()
 	s.pending -= bits.OnesCount64(mask)
 	s.out.addMask(StatusRetry, first, mask)
 	s.noteAnswered()
 	if !b.gone && !s.closed {
-		s.restore(b, p, epoch, first, mask)
+		s.restore(b, p, epoch, first, mask, held)
 	}
 	s.mu.Unlock()
 	s.signal()
 }
 
-func (s *Stream) restore(b *binding, p *part, epoch, first, mask uint64) {
-	n := bits.OnesCount64(mask)
-	b.used += n
+// restore puts deliveries into the table again. s.mu is held.
+func (s *Stream) restore(b *binding, p *part, epoch, first, mask, held uint64) {
+	b.used += bits.OnesCount64(held)
 	i := s.find(first)
 	if i < len(s.table) && s.table[i].first == first {
 		s.table[i].mask |= mask
-		s.table[i].held |= mask
+		s.table[i].held |= held
 		return
 	}
-	e := &outBatch{first: first, n: bits.Len64(mask), mask: mask, held: mask, epoch: epoch, b: b, p: p}
+	e := &outBatch{first: first, n: bits.Len64(mask), mask: mask, held: held, epoch: epoch, b: b, p: p}
 	s.table = append(s.table, nil)
 	copy(s.table[i+1:], s.table[i:])
 	s.table[i] = e
 }
 
+// outdate frees the slots that a part's deliveries hold and drops those that
+// were not written yet: they are of an epoch before a reset. Acks of the others
+// still find them, to be told STALE.
 func (s *Stream) outdate(b *binding, p *part) {
 	s.mu.Lock()
 	for _, e := range s.table {

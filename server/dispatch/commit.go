@@ -17,11 +17,11 @@ const commitRetry = 250 * time.Millisecond
 // commit submits what changed. One commit of a part is under way at a time, so
 // that all that comes meanwhile shares the next.
 func (l *loop) commit(p *part, now time.Time) {
-	if p.committing || !p.m.Dirty() || now.Before(p.retryAt) || l.frozen[p.key.Subscriber] != nil {
+	if p.committing || !p.unsaved() || now.Before(p.retryAt) || l.frozen[p.key.Subscriber] != nil {
 		return
 	}
 	p.retryAt = time.Time{}
-	p.committing = true
+	p.committing, p.left = true, false
 	v := p.m.Snapshot()
 	v.Log = p.log
 	v.Absent = p.absent(now)
@@ -32,6 +32,9 @@ func (l *loop) commit(p *part, now time.Time) {
 		l.post(event{kind: evCommitted, p: p, err: err})
 	})
 }
+
+// unsaved tells whether the part has something to commit.
+func (p *part) unsaved() bool { return p.m.Dirty() || p.left && !p.lost }
 
 // absent is the value's Absent: since when no stream is attached.
 func (p *part) absent(now time.Time) int64 {
@@ -92,7 +95,7 @@ func (l *loop) tellAnswer(p *part, ans delivery.Answer) {
 	case ans.Durable:
 		s.tell(StatusDurable, ans.First, ans.Mask, true)
 	case a != nil:
-		s.again(a.b, p, p.m.Epoch(), ans.First, ans.Mask)
+		s.again(a.b, p, p.m.Epoch(), ans.First, ans.Mask, ans.Held)
 	default:
 		s.tell(StatusRetry, ans.First, ans.Mask, true)
 	}

@@ -356,7 +356,7 @@ func (l *loop) schedule(p *part, now time.Time) {
 
 // retire drops a part that no stream holds and that has nothing to commit.
 func (l *loop) retire(p *part) {
-	if len(p.atts) > 0 || p.committing || (p.m.Dirty() && !p.lost) || l.frozen[p.key.Subscriber] != nil {
+	if len(p.atts) > 0 || p.committing || (p.unsaved() && !p.lost) || l.frozen[p.key.Subscriber] != nil {
 		return
 	}
 	delete(l.parts, p.key.Subscriber)

@@ -33,6 +33,7 @@ type part struct {
 	absentAt                 int64 // ms; the value's Absent
 	retryAt                  time.Time
 	aboveSince               time.Time // the position is above the log's maximum since then
+	left                     bool      // the last stream has gone: commit when
 	lost                     bool      // what is not committed may be dropped: a commit failed and nobody is here
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/ackmesh/ackmesh/frame"
+	"github.com/ackmesh/ackmesh/offset"
 	"github.com/ackmesh/ackmesh/server/delivery"
 	"github.com/ackmesh/ackmesh/storage"
 )
@@ -70,13 +71,13 @@ func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 	}
 	if !l.mark(p) {
 		s.giveBack(a.b, p, slots, e.room)
-		l.takeBack(p, now)
+		l.takeBack(p)
 		return nothing
 	}
 	size := e.bodyLen()
 	first, ok := s.send(a.b, p, slots, e.room, batch{run: e.buf, idPos: e.idPos, epoch: p.m.Epoch()})
 	if !ok {
-		l.takeBack(p, now)
+		l.takeBack(p)
 		return nothing
 	}
 	e.buf = nil // the stream's now
@@ -100,12 +101,11 @@ func (l *loop) mark(p *part) bool {
 	return true
 }
 
-// takeBack returns what was offered and can not be sent: it comes again.
-func (l *loop) takeBack(p *part, now time.Time) {
-	const nobody delivery.StreamID = 0
-	p.m.Attach(nobody, time.Hour)
+// takeBack returns what was offered and can not be sent: it comes again, and
+// does not count as sent.
+func (l *loop) takeBack(p *part) {
+	const nobody delivery.StreamID = 0 // never attached
 	p.m.Sent(nobody, 1, l.enc.offs)
-	p.m.Detach(now, nobody, false)
 	l.touch(p)
 }
 
@@ -137,10 +137,17 @@ func (l *loop) fillRetries(p *part, items []delivery.Item) progress {
 		}
 		at := c.index(it.Offset)
 		if at == len(c.batch.Records) || c.batch.Records[at].Offset != it.Offset {
-			l.finishLost(p, it.Offset)
+			l.finishAbsent(p, c, it.Offset, at)
 			continue
 		}
 		rec := &c.batch.Records[at]
+		if c.foreign(at, p.sub) || !p.sub.matches(rec) {
+			p.m.Finish(it.Offset)
+			e.finished++
+			l.d.Metrics.countSkipped(false)
+			l.touch(p)
+			continue
+		}
 		if c.expired(at, e.now) {
 			l.finishExpired(p, it.Offset)
 			continue
@@ -238,8 +245,15 @@ func (l *loop) encode(p *part, rec *storage.Record, attempt int32) bool {
 	return true
 }
 
-func (l *loop) finishLost(p *part, off int64) {
-	p.m.Finish(off)
+// finishAbsent finishes offsets that the log holds nothing at: retention has
+// removed what was there, or there never was anything. The chunk tells up to
+// where.
+func (l *loop) finishAbsent(p *part, c *chunk, off int64, at int) {
+	end := c.next
+	if at < len(c.batch.Records) {
+		end = c.batch.Records[at].Offset
+	}
+	p.m.Absent(offset.Range{First: off, Last: min(end, p.m.NextNew()) - 1})
 	l.enc.finished++
 	l.d.Metrics.Lost.Add(1)
 	l.touch(p)

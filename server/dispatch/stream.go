@@ -9,20 +9,7 @@ import (
 	"github.com/ackmesh/ackmesh/server/delivery"
 )
 
-// maxQueued is how many bytes of encoded deliveries wait for a stream's writer
-
-// before its partitions pause: enough to keep a fast client busy, little
-
-// enough that a stalled one costs no memory.
-
-// queueRoom is how many bytes may wait for one stream now. When the memory for
-
-// all of them gets short it shrinks, so that those who read slowest pause first.
-
-// maxLate bounds the timed-out batches a stream remembers for late acks.
-
 // StreamConfig is what a client asks for in Open, checked and with defaults.
-
 type StreamConfig struct {
 	ClientID    string
 	Address     string
@@ -34,13 +21,9 @@ type StreamConfig struct {
 }
 
 // Stream is one Subscribe stream: its window, its delivery ids, what is
-
 // outstanding on it and what waits to be written. Partition loops put batches
-
 // in, one writer takes them out; the reader of the stream calls Ack, Nack and
-
 // Extend and never waits for the writer.
-
 type Stream struct {
 	id    delivery.StreamID
 	d     *Dispatcher
@@ -77,10 +60,7 @@ type Stream struct {
 	isEvicted  bool
 }
 
-// outBatch is a batch of deliveries that was sent and is not answered.
-
 // queued is one message, or part of one, for the writer.
-
 type queued struct {
 	control []byte // a whole SubscribeResponse, else
 	run     *[]byte
@@ -89,7 +69,6 @@ type queued struct {
 }
 
 // binding is one subscription of a stream.
-
 type binding struct {
 	s       *Stream
 	id      uint32
@@ -104,33 +83,9 @@ type binding struct {
 }
 
 // errStreamClosed is why nothing more can be done on a stream.
-
 var errStreamClosed = errors.New("stream is closed")
 
-// free is how many records the binding may take now.
-
-// reserve takes up to n slots and bytes of the window for p. With none free it
-
-// returns 0 and wakes p when some are.
-
-// widen takes room for a frame that is larger than what was reserved. A frame
-
-// that no window holds goes when nothing else is in flight.
-
-// batch is a run that is encoded and not yet numbered.
-
-// send turns a reservation of slots and bytes into a batch of deliveries:
-
-// numbers it and hands it to the writer in one step, so that ids rise on the
-
-// wire. The buffer is the stream's then. ok is false when the stream has ended
-
-// meanwhile: the reservation is given back and the buffer stays the caller's.
-
-// giveBack returns a reservation that is not used.
-
 // control queues a whole SubscribeResponse.
-
 func (s *Stream) control(msg []byte) {
 	s.mu.Lock()
 	if !s.closed {
@@ -140,6 +95,7 @@ func (s *Stream) control(msg []byte) {
 	s.signal()
 }
 
+// signal wakes the writer.
 func (s *Stream) signal() {
 	select {
 	case s.wake <- struct{}{}:
@@ -147,62 +103,7 @@ func (s *Stream) signal() {
 	}
 }
 
-// release frees slots of batch e for the bits of mask. s.mu is held.
-
-// takeStarved returns the partitions to wake after room was made. s.mu is held.
-
-// wakeAll makes partitions look at their window again, but for self: it is
-
-// looking already.
-
-// find is the index of the first entry that ends at or above id.
-
-// maskOf is the bits of e that lie in r.
-
-// Answered is one delivery range of an Ack, Nack or Extend.
-
-// Ack finishes deliveries. Ranges touch only what is outstanding; what is not
-
-// is told UNKNOWN.
-
-// Nack gives deliveries back. delay < 0: the backoff.
-
-// Extend moves deadlines to now + by. by = 0: the stream's ack timeout.
-
-// answer finds what is outstanding, frees its slots when it is final, and posts
-
-// it to the partitions' loops.
-
-// collect adds to evs what of r is outstanding and notes the rest as unknown.
-
-// sweep drops what is answered from both ends of the table, and from all of it
-
-// when much is. s.mu is held.
-
-// expired frees the slots of deliveries that timed out; a late ack still finds
-
-// them, up to a bound.
-
-// forgetLate drops the oldest of what only waits for late acks, down to
-
-// maxLate batches. s.mu is held.
-
-// forget drops what is outstanding of a binding, or of one of its partitions,
-
-// and frees its slots: it was given back. Later answers to it are UNKNOWN.
-
-// tell notes the fate of acks and wakes the writer. counted says that they were
-
-// posted by answer.
-
-// again puts deliveries whose ack could not be stored back among what is
-
-// outstanding, and tells RETRY.
-
-// SetWindow changes the stream's windows, where not negative.
-
 // stop ends new deliveries.
-
 func (s *Stream) stop() {
 	s.mu.Lock()
 	s.ending = true
@@ -210,9 +111,7 @@ func (s *Stream) stop() {
 }
 
 // finish makes the writer end once everything is written; err is what the
-
 // stream ends with. The first call counts.
-
 func (s *Stream) finish(err error) {
 	s.mu.Lock()
 	s.ending = true
@@ -224,7 +123,6 @@ func (s *Stream) finish(err error) {
 }
 
 // Err is what the stream ended with.
-
 func (s *Stream) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +130,6 @@ func (s *Stream) Err() error {
 }
 
 // InFlight is what is outstanding, in records and bytes.
-
 func (s *Stream) InFlight() (records int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,12 +138,6 @@ func (s *Stream) InFlight() (records int, bytes int64) {
 	}
 	return records, s.bytes
 }
-
-// outdate frees the slots that a part's deliveries hold and drops those that
-
-// were not written yet: they are of an epoch before a reset. Acks of the others
-
-// still find them, to be told STALE.
 
 func (s *Stream) binding(id uint32) *binding {
 	s.mu.Lock()
@@ -271,21 +162,19 @@ func (s *Stream) allBindings() []*binding {
 }
 
 // Control queues a whole encoded SubscribeResponse behind what is queued.
-
 func (s *Stream) Control(msg []byte) { s.control(msg) }
 
 // Done is closed when Write has returned.
-
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
 // Config is what the stream was opened with, and changes since.
-
 func (s *Stream) Config() StreamConfig {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cfg
 }
 
+// notice tells the client something, behind what is queued.
 func (s *Stream) notice(kind NoticeKind, detail string, sub uint32, pos ...position) {
 	if s.d.cfg.EncodeNotice == nil {
 		return
@@ -298,7 +187,6 @@ func (s *Stream) notice(kind NoticeKind, detail string, sub uint32, pos ...posit
 }
 
 // awaitAnswers waits until every ack is answered, at most for grace.
-
 func (s *Stream) awaitAnswers(grace time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
@@ -306,7 +194,6 @@ func (s *Stream) awaitAnswers(grace time.Duration) {
 }
 
 // awaitQuiet waits until nothing is in flight and every ack is answered.
-
 func (s *Stream) awaitQuiet(ctx context.Context) {
 	s.await(ctx, func() bool {
 		if s.pending > 0 {
@@ -322,9 +209,7 @@ func (s *Stream) awaitQuiet(ctx context.Context) {
 }
 
 // await waits until cond, which is called under the stream's lock, holds, the
-
 // stream's writer has ended, or ctx is done.
-
 func (s *Stream) await(ctx context.Context, cond func() bool) {
 	for {
 		s.mu.Lock()
@@ -344,7 +229,6 @@ func (s *Stream) await(ctx context.Context, cond func() bool) {
 }
 
 // noteAnswered wakes who awaits the end. s.mu is held.
-
 func (s *Stream) noteAnswered() {
 	if s.ending && s.pending <= 0 {
 		select {
@@ -355,11 +239,9 @@ func (s *Stream) noteAnswered() {
 }
 
 // Evicted is closed when the stream is ended without waiting for its writer.
-
 func (s *Stream) Evicted() <-chan struct{} { return s.evicted }
 
 // EndedHere tells whether the server ended the stream, not the client.
-
 func (s *Stream) EndedHere() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

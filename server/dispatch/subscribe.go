@@ -206,7 +206,7 @@ func (l *loop) attachNow(b *binding) {
 	if p.attachmentOf(b.s) != nil {
 		return
 	}
-	p.absentAt, p.lost = 0, false
+	p.absentAt, p.left, p.lost = 0, false, false
 	p.m.Attach(b.s.id, b.s.cfg.AckTimeout)
 	p.atts = append(p.atts, &attachment{b: b, p: p})
 	l.touch(p)
@@ -282,6 +282,7 @@ func (l *loop) detachNow(b *binding, broken bool) {
 	}
 	p.atts = slices.Delete(p.atts, i, i+1)
 	p.m.Detach(time.Now(), b.s.id, broken)
+	p.left = len(p.atts) == 0
 	l.touch(p)
 	l.enlist(p)
 }

@@ -1,7 +1,12 @@
 package dispatch
 
+// maxQueued is how many bytes of encoded deliveries wait for a stream's writer
+// before its partitions pause: enough to keep a fast client busy, little
+// enough that a stalled one costs no memory.
 const maxQueued = 512 << 10
 
+// queueRoom is how many bytes may wait for one stream now. When the memory for
+// all of them gets short it shrinks, so that those who read slowest pause first.
 func (d *Dispatcher) queueRoom() int {
 	limit, used := d.cfg.MemoryLimit/2, d.Metrics.QueuedBytes.Load()
 	if used < limit/2 {
@@ -11,6 +16,7 @@ func (d *Dispatcher) queueRoom() int {
 	return max(1, int(maxQueued*max(0, limit-used)/(limit/2)))
 }
 
+// max is the window of a binding in records. s.mu is held.
 func (s *Stream) max(b *binding) int {
 	if b.limit >= 0 {
 		return b.limit
@@ -18,12 +24,14 @@ func (s *Stream) max(b *binding) int {
 	return s.cfg.MaxInFlight
 }
 
+// free is how many records the binding may take now.
 func (s *Stream) free(b *binding) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.freeLocked(b)
 }
 
+// freeLocked is free under s.mu.
 func (s *Stream) freeLocked(b *binding) int {
 	if s.ending || b.paused || b.gone || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB >= s.d.queueRoom()) {
 		return 0
@@ -31,6 +39,8 @@ func (s *Stream) freeLocked(b *binding) int {
 	return max(0, s.max(b)-b.used)
 }
 
+// reserve takes up to n slots and bytes of the window for p. With none free it
+// returns 0 and wakes p when some are.
 func (s *Stream) reserve(b *binding, p *part, n int, bytes int64) (slots int, room int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,6 +58,8 @@ func (s *Stream) reserve(b *binding, p *part, n int, bytes int64) (slots int, ro
 	return n, bytes
 }
 
+// widen takes room for a frame that is larger than what was reserved. A frame
+// that no window holds goes when nothing else is in flight.
 func (s *Stream) widen(b *binding, p *part, reserved, need int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,12 +71,17 @@ func (s *Stream) widen(b *binding, p *part, reserved, need int64) bool {
 	return true
 }
 
+// batch is a run that is encoded and not yet numbered.
 type batch struct {
 	run   *[]byte
 	idPos []int32 // where the ids go
 	epoch uint64
 }
 
+// send turns a reservation of slots and bytes into a batch of deliveries:
+// numbers it and hands it to the writer in one step, so that ids rise on the
+// wire. The buffer is the stream's then. ok is false when the stream has ended
+// meanwhile: the reservation is given back and the buffer stays the caller's.
 func (s *Stream) send(b *binding, p *part, slots int, room int64, bt batch) (first uint64, ok bool) {
 	n, bytes := len(bt.idPos), int64(len(*bt.run))
 	s.mu.Lock()
@@ -87,6 +104,7 @@ func (s *Stream) send(b *binding, p *part, slots int, room int64, bt batch) (fir
 	return first, true
 }
 
+// giveBack returns a reservation that is not used.
 func (s *Stream) giveBack(b *binding, p *part, slots int, room int64) {
 	s.mu.Lock()
 	b.used -= slots
@@ -96,6 +114,7 @@ func (s *Stream) giveBack(b *binding, p *part, slots int, room int64) {
 	wakeAll(starved, p)
 }
 
+// takeStarved returns the partitions to wake after room was made. s.mu is held.
 func (s *Stream) takeStarved(b *binding) []*part {
 	if s.ending || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB >= s.d.queueRoom()) {
 		return nil
@@ -113,6 +132,7 @@ func (s *Stream) takeStarved(b *binding) []*part {
 	return list
 }
 
+// addPart adds a part to a list of those to wake, once.
 func addPart(list *[]*part, p *part) {
 	for _, q := range *list {
 		if q == p {
@@ -122,6 +142,8 @@ func addPart(list *[]*part, p *part) {
 	*list = append(*list, p)
 }
 
+// wakeAll makes partitions look at their window again, but for self: it is
+// looking already.
 func wakeAll(list []*part, self *part) {
 	for _, p := range list {
 		if p != self {
@@ -130,6 +152,7 @@ func wakeAll(list []*part, self *part) {
 	}
 }
 
+// SetWindow changes the stream's windows, where not negative.
 func (s *Stream) SetWindow(records int, bytes int64) {
 	s.mu.Lock()
 	if records >= 0 {

@@ -55,7 +55,7 @@ func (s *Store) flush(b *batch) {
 // persist makes a batch durable and then visible; an error means that none of
 // it is either. It returns how many pairs were written.
 func (s *Store) persist(b *batch) (int, error) {
-	if err := s.Healthy(); err != nil {
+	if err := s.ready(); err != nil {
 		return 0, err
 	}
 	next := s.meta
@@ -74,6 +74,36 @@ func (s *Store) persist(b *batch) (int, error) {
 	}
 	s.publish(writes)
 	return len(writes) + len(b.records), nil
+}
+
+// flushPatience is how long a commit waits for flushes that are behind.
+const flushPatience = 2 * time.Second
+
+// ready returns nil when Badger will take a commit without waiting, for space
+// or for a flush. Flushes that are behind hold commits back for a while, then
+// commits are refused.
+func (s *Store) ready() error {
+	for end := time.Now().Add(flushPatience); ; time.Sleep(2 * time.Millisecond) {
+		if err := s.Healthy(); err != nil {
+			return err
+		}
+		logs, err := s.wal.count()
+		if err != nil {
+			return err
+		}
+		if logs <= maxLogs {
+			break
+		}
+		if s.stuck || time.Now().After(end) {
+			s.stuck = true
+			return fmt.Errorf("offset store %s: %w: %d logs wait to be flushed", s.dir, offsetstore.ErrReadOnly, logs)
+		}
+	}
+	s.stuck = false
+	if err := s.wal.provide(!s.opt.NoSync); err != nil {
+		return fmt.Errorf("%w: %w", offsetstore.ErrReadOnly, err)
+	}
+	return nil
 }
 
 // plan encodes what is to be written and gives out slots to new keys. After an
@@ -128,8 +158,8 @@ func (s *Store) write(writes []write, records map[string][]byte, next meta) erro
 		return fmt.Errorf("offset store %s: %w", s.dir, err) // nothing was written
 	}
 	err := txn.Commit()
-	if err == nil && !s.opt.NoSync {
-		err = s.wal.sync()
+	if err == nil {
+		err = s.followLog()
 	}
 	if err != nil {
 		return s.setBroken(err)
@@ -142,6 +172,23 @@ func (s *Store) write(writes []write, records map[string][]byte, next meta) erro
 		s.opt.Logger.Warn("offset store: cannot note the number of the last commit", "error", err)
 	}
 	return nil
+}
+
+// followLog sees whether the commit began a new log, and provides for the next
+// one. Where there is no space for that, the next commit tries again before it
+// begins. An error means that the new log may vanish.
+func (s *Store) followLog() error {
+	if err := s.wal.follow(); err != nil || s.wal.spare {
+		return err
+	}
+	err := s.wal.provide(false)
+	if err := errors.Join(err, reserveManifest(s.path())); err != nil {
+		s.opt.Logger.Warn("offset store: no space ahead of need", "error", err)
+	}
+	if s.opt.NoSync {
+		return nil
+	}
+	return syncDir(s.path())
 }
 
 // stageAll sets and deletes what is to be written in a transaction of Badger's,

@@ -39,8 +39,7 @@ func (s *Store) load(f format) error {
 		return damaged(s.path(), fmt.Errorf("the last commit is number %d, %s knows of %d",
 			want.seq, filepath.Join(s.dir, marksFile), stamped))
 	}
-	s.wal, err = newWALNames(s.path())
-	return err
+	return nil
 }
 
 // readMeta reads the meta record; only a store that is being made has none.

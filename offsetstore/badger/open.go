@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/offsetstore/badger/internal/mapalloc"
 	"github.com/ackmesh/ackmesh/offsetstore/internal/committer"
 )
 
@@ -58,11 +59,9 @@ func (s *Store) open() error {
 			return err
 		}
 	}
-	db, err := kv.Open(opt)
-	if err != nil {
-		return s.openError(err) // db is not nil then, but cannot be closed
+	if err := s.openDB(opt); err != nil {
+		return err
 	}
-	s.db = db
 	s.batch = newBatch(s.index, limits{
 		size:  int(s.db.MaxBatchSize()) - reserve,
 		count: int(s.db.MaxBatchCount()) - reserve/pairCost,
@@ -79,6 +78,41 @@ func (s *Store) open() error {
 	}
 	f.state = stateReady
 	return writeFormat(s.dir, f)
+}
+
+// openDB opens Badger, and takes the space that it must not lack later.
+func (s *Store) openDB(opt kv.Options) (err error) {
+	s.space, err = mapalloc.Dir(s.path(), func(path string, err error) {
+		s.opt.Logger.Error("offset store: waits for space", "file", path, "error", err)
+	})
+	if err != nil {
+		return fmt.Errorf("offset store: %w", err)
+	}
+	if err := removeSpares(s.path()); err != nil {
+		return err
+	}
+	db, err := kv.Open(opt)
+	if err != nil {
+		return s.openError(err) // db is not nil then, but cannot be closed
+	}
+	s.db = db
+	if err := reserveManifest(s.path()); err != nil {
+		return s.openError(err)
+	}
+	if s.wal, err = openWAL(s.path(), s.sizes.MemTable); err != nil {
+		return err
+	}
+	if err := s.wal.provide(!s.opt.NoSync); err != nil {
+		return s.openError(err)
+	}
+	s.space.Opened()
+	if whole, err := hasItsSpace(walPath(s.path(), s.wal.last)); err != nil {
+		return fmt.Errorf("offset store: %w", err)
+	} else if !whole {
+		s.opt.Logger.Warn("offset store: the filesystem takes no space ahead of need: "+
+			"if others fill the disk, the process may end", "dir", s.path())
+	}
+	return nil
 }
 
 // reserve is what a transaction holds beside what a batch counts: the meta
@@ -166,8 +200,12 @@ func (s *Store) openError(err error) error {
 	if strings.Contains(text, "Cannot acquire directory lock") {
 		return fmt.Errorf("offset store %s: %w: %w", s.path(), offsetstore.ErrLocked, err)
 	}
-	for _, errno := range []unix.Errno{unix.EACCES, unix.EPERM, unix.EROFS, unix.EMFILE, unix.ENFILE,
-		unix.ENOSPC, unix.EDQUOT, unix.ENOMEM, unix.EIO} {
+	for _, errno := range []unix.Errno{unix.ENOSPC, unix.EDQUOT} {
+		if strings.Contains(text, errno.Error()) {
+			return fmt.Errorf("offset store %s: %w: no room to open: %w", s.path(), offsetstore.ErrReadOnly, err)
+		}
+	}
+	for _, errno := range []unix.Errno{unix.EACCES, unix.EPERM, unix.EROFS, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EIO} {
 		if strings.Contains(text, errno.Error()) {
 			return fmt.Errorf("offset store %s: %w: %w", s.path(), errno, err)
 		}
@@ -181,10 +219,10 @@ func badgerOptions(dir string, z Sizes, o Options) kv.Options {
 	opt := kv.DefaultOptions(dir)
 	opt.SyncWrites = !o.NoSync
 	opt.MemTableSize = z.MemTable
-	opt.NumMemtables = 2
+	opt.NumMemtables = memTables
 	opt.ValueLogFileSize = z.ValueLog
 	opt.ValueThreshold = valueLimit(z)
-	opt.BaseTableSize = max(1<<20, z.MemTable/4)
+	opt.BaseTableSize = max(mib, z.MemTable/4)
 	opt.BaseLevelSize = 4 * opt.BaseTableSize
 	opt.NumLevelZeroTables = 2
 	opt.NumLevelZeroTablesStall = 4
@@ -200,7 +238,7 @@ func badgerOptions(dir string, z Sizes, o Options) kv.Options {
 
 // valueLimit is the size from which on Badger would put a value into the value
 // log; no transaction may hold one.
-func valueLimit(z Sizes) int64 { return min(1<<20, z.MemTable*15/100) }
+func valueLimit(z Sizes) int64 { return min(mib, z.MemTable*15/100) }
 
 // logAdapter gives Badger's lines to a slog.Logger: its info is our debug.
 type logAdapter struct{ log *slog.Logger }

@@ -13,9 +13,9 @@ type Options struct {
 	// tests.
 	NoSync bool
 	// Writable is asked before each commit; an error refuses it as ErrReadOnly
-	// with the error as its cause. It is to be quick: one statfs, say. Badger
-	// maps its files, so writing to a full disk would kill the process; this
-	// is what keeps it from that. Default: always writable.
+	// with the error as its cause. It is to be quick: one statfs, say. A commit
+	// on a full disk may be the last until the store is opened again: this is
+	// what keeps it from that. Default: always writable.
 	Writable func() error
 	// Room is asked for free bytes before what cannot be put off: opening and
 	// closing. It may release a ballast. Default: there is room.
@@ -53,33 +53,36 @@ type Sizes struct {
 // SizesFor chooses sizes for a filesystem of total bytes: small ones on small
 // disks, so that the margin leaves room to work in.
 //
-//	below 512 MiB   1 MiB tables   margin  6 MiB
-//	below 2 GiB     4 MiB tables   margin 24 MiB
-//	else            8 MiB tables   margin 64 MiB
+//	filesystem      table     margin   needs
+//	below 128 MiB   512 KiB    4 MiB    5 MiB
+//	below 2 GiB       2 MiB   10 MiB   11 MiB
+//	else              8 MiB   34 MiB   35 MiB
 func SizesFor(total int64) Sizes {
-	const mib = 1 << 20
 	switch {
-	case total < 512*mib:
-		return Sizes{MemTable: 1 * mib, ValueLog: 1 * mib}
+	case total < 128*mib:
+		return Sizes{MemTable: mib / 2, ValueLog: mib}
 	case total < 2048*mib:
-		return Sizes{MemTable: 4 * mib, ValueLog: 4 * mib}
+		return Sizes{MemTable: 2 * mib, ValueLog: mib}
 	}
-	return Sizes{MemTable: 8 * mib, ValueLog: 16 * mib}
+	return Sizes{MemTable: 8 * mib, ValueLog: mib}
 }
 
-// Margin is how many bytes are to be free for a commit: room for what Badger
-// does behind it, flushing and compacting.
+const mib = 1 << 20
+
+// Margin is how many bytes are to be free for a commit: room for a new table's
+// log, which takes twice the table, and for what Badger does behind it,
+// flushing and compacting.
 func (s Sizes) Margin() int64 { return 2 * (2*s.MemTable + s.ValueLog) }
 
 // Needs is how many bytes are to be free to open or close a store: a ballast
 // of this size gets home from a full disk.
-func (s Sizes) Needs() int64 { return 4 * s.MemTable }
+func (s Sizes) Needs() int64 { return 4*s.MemTable + 2*s.ValueLog + mib }
 
 // check holds the bounds that Badger has.
 func (s Sizes) check() error {
-	const mib, gib = 1 << 20, 1 << 30
-	if s.MemTable < mib || s.MemTable > gib || s.ValueLog < mib || s.ValueLog > gib {
-		return fmt.Errorf("sizes of the offset store: table %d and value log %d are to be 1 MiB to 1 GiB",
+	const gib = 1024 * mib
+	if s.MemTable < mib/2 || s.MemTable > gib || s.ValueLog < mib || s.ValueLog > gib {
+		return fmt.Errorf("sizes of the offset store: table %d is to be 512 KiB to 1 GiB, value log %d 1 MiB to 1 GiB",
 			s.MemTable, s.ValueLog)
 	}
 	return nil

@@ -3,13 +3,13 @@
 // # What survives
 //
 // A commit is one transaction of Badger's. It is told after Badger's
-// write-ahead log is synced, and the directory too when the log is a new file.
-// The death of the process loses nothing that was told, a loss of power
-// neither; with Options.NoSync a loss of power does. High marks written by a
-// Marker survive the death of the process only.
+// write-ahead log is synced; the name of a new log is synced before. The death
+// of the process loses nothing that was told, a loss of power neither; with
+// Options.NoSync a loss of power does. High marks written by a Marker survive
+// the death of the process only.
 //
 // Synced are: FORMAT (file and directory), Badger's logs (*.mem, by msync at
-// each commit, their names when they are new), its tables (*.sst, when
+// each commit, their names when they are made), its tables (*.sst, when
 // written) and its MANIFEST (when a table is added). Never synced: marks, lock.
 //
 // # What damage does
@@ -17,13 +17,20 @@
 // Every pair has a checksum, and each commit writes down how many pairs there
 // are and the sum of their hashes, and stamps its number into the file of
 // marks. Open reads it all: what is damaged, missing, lost or back from the
-// dead is ErrCorrupt, never absence.
+// dead is ErrCorrupt, never absence. Badger itself ignores a table whose
+// checksum is wrong, cuts a damaged log short, and loses a table of a
+// compaction that the system refuses a file for.
 //
 // # Space
 //
 // Values are small and live in Badger's tables; its value log stays empty, so
 // there is nothing in it to collect. Old versions go when two tables of recent
 // writes are compacted.
+//
+// On a full disk a write to a mapped file would end the process, and an error
+// could lose a table of a compaction. So Options.Writable refuses commits
+// early, the next log and the manifest have their space ahead of need, and a
+// table that Badger makes waits until there is space.
 package badger
 
 import (
@@ -31,10 +38,12 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	kv "github.com/dgraph-io/badger/v4"
 
 	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/offsetstore/badger/internal/mapalloc"
 	"github.com/ackmesh/ackmesh/offsetstore/internal/committer"
 )
 
@@ -45,15 +54,17 @@ type Store struct {
 	lock    *os.File
 	sizes   Sizes
 	db      *kv.DB
+	space   *mapalloc.Watch
 	index   *index
 	marks   *marks
 	commits *committer.Committer
 
 	// The committer's own.
 	meta  meta
-	wal   *walNames
+	wal   *wal
 	batch *batch
 	buf   []byte
+	stuck bool // flushing was behind for too long
 
 	reads sync.RWMutex // held for reading by reads of db, for writing to close it
 	mu    sync.Mutex   // guards what follows
@@ -124,8 +135,11 @@ func (s *Store) shut() error {
 
 // release lets go of all that is open.
 func (s *Store) release() (err error) {
-	if s.db != nil {
+	switch {
+	case s.db != nil:
 		err = s.closeDB()
+	case s.space != nil:
+		s.space.End()
 	}
 	if s.marks != nil {
 		err = errors.Join(err, s.marks.close())
@@ -133,12 +147,28 @@ func (s *Store) release() (err error) {
 	return errors.Join(err, s.lock.Close())
 }
 
+// closePatience is how long Badger may take to flush: on a full disk it would
+// try for ever.
+const closePatience = 10 * time.Second
+
 func (s *Store) closeDB() error {
 	if err := s.opt.Room(s.sizes.Needs()); err != nil {
-		return fmt.Errorf("offset store %s: closed without a flush, the next start makes up for it: %w", s.dir, err)
+		return fmt.Errorf("offset store %s: %w: %w", s.dir, errUnflushed, err)
 	}
-	if err := s.db.Close(); err != nil {
-		return fmt.Errorf("offset store %s: close: %w", s.dir, err)
+	ended := make(chan error, 1)
+	go func() { ended <- s.db.Close() }()
+	timer := time.NewTimer(closePatience)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		s.space.End()
+		if err != nil {
+			return fmt.Errorf("offset store %s: close: %w", s.dir, err)
+		}
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("offset store %s: %w after %v", s.dir, errUnflushed, closePatience)
 	}
-	return nil
 }
+
+var errUnflushed = errors.New("closed without a flush, the next start makes up for it")

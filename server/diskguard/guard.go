@@ -43,7 +43,7 @@ type Options struct {
 }
 
 // fresh is how old a measurement may be for Check to rely on it.
-const fresh = 2 * time.Millisecond
+const fresh = 200 * time.Microsecond
 
 // minInodes is how many files are to stay possible to make.
 const minInodes = 64
@@ -136,7 +136,7 @@ func (g *Guard) run() {
 }
 
 // Check returns nil while writes may go on, else an error that wraps ErrFull
-// or tells why it is not known. It relies on a measurement of the last 2 ms if
+// or tells why it is not known. It relies on a measurement of the last 0.2 ms if
 // what was noted since leaves the margin, and else measures: one statfs.
 func (g *Guard) Check() error {
 	m := g.last.Load()

@@ -20,6 +20,9 @@ const (
 	// what is in flight is bounded by the mesh's own windows.
 	windowBytes      = 4 << 20
 	keepaliveTimeout = 20 * time.Second
+	// maxOtherBytes is room for messages that are not events, such as an Opened with
+	// the positions of thousands of partitions.
+	maxOtherBytes = 64 << 20
 )
 
 // conns keeps one connection for each address, as long as someone uses it.
@@ -55,7 +58,7 @@ func dialOptions(cfg *Config) []grpc.DialOption {
 		experimental.WithBufferPool(pool),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithUserAgent("ackmesh-go"),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cfg.MaxMessageBytes + 1<<20)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cfg.MaxMessageBytes + maxOtherBytes)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           grpcbackoff.Config{BaseDelay: cfg.BackoffMin, Multiplier: 2, Jitter: 0.2, MaxDelay: cfg.BackoffMax},
 			MinConnectTimeout: cfg.ConnectTimeout,

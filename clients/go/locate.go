@@ -3,6 +3,7 @@ package ackmesh
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -90,6 +91,10 @@ func (s *seeker) askAt(ctx context.Context, address string) (place, error) {
 		return place{}, fmt.Errorf("ackmesh: recommend at %s: %w", address, err)
 	case answer.InstanceUrl == "" || answer.InstanceUrl == address:
 		p.instance = answer.InstanceId
+		return p, nil
+	}
+	if err := s.client.cfg.checkToken(answer.InstanceUrl); err != nil {
+		s.client.cfg.Logger.Warn("ackmesh: recommended instance not used", slog.Any("reason", err))
 		return p, nil
 	}
 	p.release()

@@ -178,11 +178,26 @@ func (s *Stream) openRequest() *pb.SubscribeRequest {
 	if s.cfg.AckTimeout > 0 {
 		o.AckTimeout = durationpb.New(s.cfg.AckTimeout)
 	}
-	known := s.table.Positions()
-	for i := range known {
-		o.Resume = append(o.Resume, positionToProto(&known[i]))
-	}
+	o.Resume = s.resume()
 	return &pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Open{Open: o}}
+}
+
+// maxResumeRanges bounds the finished ranges in one Open, about 1 MiB of them. What
+// is left out costs repeats on an instance that does not know better.
+const maxResumeRanges = 50_000
+
+// resume lists the known positions. The caller holds s.mu.
+func (s *Stream) resume() []*pb.Position {
+	known := s.table.Positions()
+	out := make([]*pb.Position, len(known))
+	room := maxResumeRanges
+	for i := range known {
+		p := &known[i]
+		p.Ahead = p.Ahead[:min(len(p.Ahead), room)]
+		room -= len(p.Ahead)
+		out[i] = positionToProto(p)
+	}
+	return out
 }
 
 // begin takes what Opened says, and makes the session the present one.

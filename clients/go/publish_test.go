@@ -36,7 +36,7 @@ func TestPublishWaitsForTheAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rs[0].ID != "my-id" || rs[0].Partition != "0" || rs[1].Offset != 1 {
+		if rs[0].ID != "my-id" || rs[0].Partition != "0" || rs[1].Partition != "0" {
 			t.Errorf("results %+v", rs)
 		}
 		var events []*pb.EventMeshFrame

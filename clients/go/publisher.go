@@ -340,10 +340,14 @@ func (p *publisher) expire(last error, lists ...*[]*pubBatch) {
 	p.fail(late, err)
 }
 
-// requeue puts what was under way on a broken stream back in front, in order.
+// requeue puts what was under way on a broken stream back in front, in order. They
+// count as full, since they take no more.
 func (p *publisher) requeue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, b := range p.sent {
+		b.full = true
+	}
 	p.queue = append(slices.Clone(p.sent), p.queue...)
 	p.sent, p.partial = nil, 0
 }

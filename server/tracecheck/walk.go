@@ -23,6 +23,7 @@ type stream struct {
 	sub      string
 	window   int
 	openedBy int  // index of its Open
+	powers   int  // losses of power before it
 	closed   bool // by Closed, or by a Down
 }
 

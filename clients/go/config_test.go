@@ -20,7 +20,6 @@ import (
 func TestBadConfigs(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"Addresses":             {},
-		"address \"a\\x01\"":    {Addresses: []string{"a\x01"}},
 		"ClientID":              {ClientID: "a\x00"},
 		"256 bytes":             {ClientID: strings.Repeat("x", 256)},
 		"BackoffMax":            {BackoffMin: time.Minute, BackoffMax: time.Second},
@@ -36,17 +35,7 @@ func TestBadConfigs(t *testing.T) {
 			if cfg.Addresses == nil && name != "Addresses" {
 				cfg.Addresses = []string{"127.0.0.1:7460"}
 			}
-			c, err := New(cfg)
-			if err == nil && strings.HasPrefix(name, "address") {
-				_, err = c.Publish(t.Context(), "t", NewEvent("a", nil)) // found when it is used
-				closeClientQuietly(c)
-			}
-			if strings.HasPrefix(name, "address") {
-				if err == nil {
-					t.Error("no error")
-				}
-				return
-			}
+			_, err := New(cfg)
 			contains(t, err, name)
 		})
 	}

@@ -80,8 +80,9 @@ func (l *Log) Fingerprint(ctx context.Context, topic, partition string, next int
 	if !ok {
 		return 0, -1, false, nil
 	}
-	var batch storage.Batch
-	err = l.Poll(ctx, storage.PollRequest{Topic: topic, Partition: partition, TopicID: p.topic.id, Start: offset, MaxRecords: 1}, &batch)
+	batch := l.batches.Get().(*storage.Batch)
+	defer l.batches.Put(batch)
+	err = l.Poll(ctx, storage.PollRequest{Topic: topic, Partition: partition, TopicID: p.topic.id, Start: offset, MaxRecords: 1}, batch)
 	if err != nil || len(batch.Records) == 0 {
 		return 0, -1, false, err
 	}

@@ -224,7 +224,7 @@ func powerLoss(t *testing.T, o Options, crash func(*crashfs.FS) *crashfs.FS) (mi
 		})
 	}
 	wg.Wait()
-	if err := l.Close(); !errors.Is(err, crashfs.ErrHalted) {
+	if err := l.Close(); err != nil && !errors.Is(err, crashfs.ErrHalted) {
 		t.Errorf("close without power: %v", err)
 	}
 	o.FS = crash(disk)

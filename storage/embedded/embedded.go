@@ -57,7 +57,8 @@ type Log struct {
 	commits committer
 
 	cursors cursorFile
-	polls   sync.Pool
+	polls   sync.Pool // of *poll
+	batches sync.Pool // of *storage.Batch, for Fingerprint
 
 	closing chan struct{} // closed when Close begins
 	closed  atomic.Bool
@@ -120,6 +121,7 @@ func open(dir string, opts Options) (*Log, error) {
 	}
 	l.queue.init(opts.QueueBytes)
 	l.polls.New = func() any { return newPoll() }
+	l.batches.New = func() any { return new(storage.Batch) }
 	if err := l.recover(); err != nil {
 		if l.seg != nil {
 			err = errors.Join(err, l.seg.Close())
@@ -183,7 +185,11 @@ func (l *Log) Close() error {
 	l.admin <- struct{}{} // what changes topics ends first; nothing new begins
 	l.cursors.saving <- struct{}{}
 	defer func() { <-l.cursors.saving }()
-	errs := []error{l.saveCursors(), l.saveTopics(l.allTopics(), nil), l.seg.Close(), l.lock.Close()}
+	errs := []error{l.saveCursors()}
+	if l.unsaved.Load() {
+		errs = append(errs, l.saveTopics(l.allTopics(), nil))
+	}
+	errs = append(errs, l.seg.Close(), l.lock.Close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("embedded log: close %s: %w", l.dir, err)
 	}

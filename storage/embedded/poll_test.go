@@ -46,7 +46,7 @@ func TestPollAllocatesNothing(t *testing.T) {
 func TestPollLimits(t *testing.T) {
 	for _, tail := range []int{64 << 20, 1} {
 		l := mustOpen(t, t.TempDir(), Options{Partitions: 1, TailBytes: tail, NoSync: true, SegmentSize: 32 << 10})
-		n := 300
+		n := 100
 		for i := 0; i < n; i += 10 {
 			var evs []storage.Event
 			for j := range 10 {

@@ -96,12 +96,30 @@ func (ld *loader) add(r indexedRun) error {
 	if r.first < ld.seen[p] {
 		return ld.l.logError(fmt.Errorf("position %d: offset %d of topic %q partition %d comes twice: %w", r.pos, r.first, t.name, r.part, seglog.ErrCorrupt))
 	}
+	ld.checkGap(p, r)
 	ld.seen[p] = r.end()
 	p.next, p.lastTime = max(p.next, r.end()), max(p.lastTime, r.time)
 	if r.end() > p.min {
 		p.runs.add(r.runRef)
 	}
 	return nil
+}
+
+// checkGap notices records that are missing before a run: files were removed
+// by hand, or the machine lost power without syncs. Where they were the first,
+// the minimum moves up, so that readers are told.
+func (ld *loader) checkGap(p *partition, r indexedRun) {
+	end, known := ld.seen[p]
+	if !known {
+		end = p.min
+	}
+	if r.first <= end {
+		return
+	}
+	ld.l.opts.Logger.Warn("embedded log: records are missing", "topic", p.topic.name, "partition", p.name, "first", end, "last", r.first-1)
+	if !known {
+		p.min = r.first
+	}
 }
 
 // loadKeys reads the dedup keys of the newest runs, newest first up to the

@@ -254,3 +254,18 @@ func TestStampsNeverRunBack(t *testing.T) {
 		}
 	}
 }
+
+// Segments that somebody removed by hand are told as a higher minimum, not
+// passed over.
+func TestRemovedSegmentsMoveMinimum(t *testing.T) {
+	a := newAged(t, Options{SegmentSize: 4 << 10})
+	for i := range 20 {
+		mustAppend(t, a.Log, "t", kib(i))
+	}
+	mustClose(t, a.Log)
+	if err := a.disk.Remove("/d/log/000000000001.seg"); err != nil {
+		t.Fatal(err)
+	}
+	a.open(t)
+	a.wantBounds(t, "t", 3, 20)
+}

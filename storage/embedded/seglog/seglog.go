@@ -15,6 +15,14 @@
 // never taken for entries (their chain is broken), and damage in the middle
 // is told from a torn end: behind a torn end there is nothing of a later
 // Write.
+//
+// Why not a library: hashicorp/raft-wal v0.4.0 was tried first. A run of 120
+// appends over 17 segments, stopped at each of its 291 calls to the disk,
+// left at 51 of them (three at each change of segment) a log that opened and
+// then refused every append, at every later start. A batch whose sync had
+// failed was there after reopening. It checks no checksum when it reads, and
+// keeps its list of segments in a memory-mapped file, which a test cannot make
+// lose power.
 package seglog
 
 import (

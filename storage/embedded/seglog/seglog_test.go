@@ -458,3 +458,43 @@ func (m *machine) check(t *rapid.T) {
 		t.Fatalf("the log holds %q, want %q", got, m.acked[m.dropped:])
 	}
 }
+
+// Whatever a segment file holds, opening and reading it ends without a panic,
+// and what can be read once can be read after another start.
+func FuzzOpen(f *testing.F) {
+	disk := newDisk(f)
+	l := mustOpen(f, disk, 0)
+	mustWrite(f, l, "a|1", "b|2")
+	mustWrite(f, l, "c|3")
+	file, err := disk.Open(dir + "/000000000001.seg")
+	if err != nil {
+		f.Fatal(err)
+	}
+	seed := make([]byte, 300)
+	if _, err := file.ReadAt(seed, 0); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	f.Add(seed[:100])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		disk := newDisk(t)
+		if _, err := disk.Create(dir + "/000000000001.seg"); err != nil {
+			t.Fatal(err)
+		}
+		if err := disk.Corrupt(dir+"/000000000001.seg", func([]byte) []byte { return b }); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Open(Options{FS: disk, Dir: dir, SegmentSize: 1 << 10})
+		if err != nil {
+			return
+		}
+		defer l.Close()
+		got, err := content(l)
+		if err != nil {
+			t.Fatalf("an open log cannot be read: %v", err)
+		}
+		mustWrite(t, l, "more|x")
+		wantContent(t, mustOpen(t, disk.PowerLoss(), 1<<10), append(got, "more|x")...)
+	})
+}

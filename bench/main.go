@@ -85,7 +85,7 @@ func parseFlags(args []string, errs io.Writer) (options, error) {
 	fs.StringVar(&o.json, "json", "", "file for the figures as JSON; - for standard output")
 	fs.BoolVar(&alone, "alone", false, "measure Ackmesh only")
 	fs.BoolVar(&o.check, "check", false, "fail where a target is missed")
-	fs.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the Ackmesh server, one of each measurement")
+	fs.StringVar(&o.profile, "profile", "", "directory for CPU profiles of Ackmesh, of the server and of its clients, one of each measurement")
 	fs.DurationVar(&o.duration, "duration", 4*time.Second, "how long a phase is measured")
 	fs.IntVar(&o.backlog, "backlog", 400_000, "events stored for catch-up")
 	fs.IntVar(&o.size, "size", 1024, "bytes of data of an event")

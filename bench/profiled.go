@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"runtime/pprof"
+	"os/signal"
+	"sync"
 
+	"github.com/ackmesh/ackmesh/bench/load"
 	"github.com/ackmesh/ackmesh/server"
 )
 
-// serveProfiled is `ackmesh serve` with a CPU profile: the first argument names
-// its file, the others are what startMesh gives.
+// serveProfiled is `ackmesh serve` that makes CPU profiles: the first argument
+// begins the names of their files, the others are what startMesh gives.
 func serveProfiled(ctx context.Context, args []string) (err error) {
 	if len(args) == 0 {
 		return errors.New("no file for the profile")
@@ -28,21 +30,64 @@ func serveProfiled(ctx context.Context, args []string) (err error) {
 	if err := fs.Parse(args[1:]); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(args[0]), 0o755); err != nil {
-		return err
-	}
-	f, err := os.Create(args[0])
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return err
-	}
-	defer pprof.StopCPUProfile()
+	p := &profiler{prefix: args[0]}
+	defer func() { err = errors.Join(err, p.end()) }()
+	stop := p.onSignal()
+	defer stop()
 	s, err := server.New(cfg, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil {
 		return err
 	}
 	return s.Run(ctx)
+}
+
+// profiler makes a CPU profile between each two signals.
+type profiler struct {
+	prefix string
+	mu     sync.Mutex
+	n      int
+	stop   func() error // of the one under way
+	err    error
+}
+
+// onSignal follows load.ProfileSignal until stop is called.
+func (p *profiler) onSignal() (stop func()) {
+	c := make(chan os.Signal, 4)
+	signal.Notify(c, load.ProfileSignal)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range c {
+			p.toggle()
+		}
+	}()
+	return func() {
+		signal.Stop(c)
+		close(c)
+		<-done
+	}
+}
+
+func (p *profiler) toggle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stop != nil {
+		p.err = errors.Join(p.err, p.stop())
+		p.stop = nil
+		return
+	}
+	p.n++
+	stop, err := load.StartProfile(fmt.Sprintf("%s-%d-server.pprof", p.prefix, p.n))
+	p.stop, p.err = stop, errors.Join(p.err, err)
+}
+
+// end ends a profile under way and returns what went wrong with any.
+func (p *profiler) end() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stop != nil {
+		p.err = errors.Join(p.err, p.stop())
+		p.stop = nil
+	}
+	return p.err
 }

@@ -115,13 +115,16 @@ func (w *workshop) measure(ctx context.Context, sys system, sc scenario, round i
 	defer func() { _ = os.RemoveAll(data) }() // it goes with w.dir in any case
 	profile := ""
 	if w.opt.profile != "" && sys.name == nameMesh {
-		profile = filepath.Join(w.opt.profile, fmt.Sprintf("%s-%d.pprof", sc.name, round+1))
+		profile = filepath.Join(w.opt.profile, fmt.Sprintf("%s-%d", sc.name, round+1))
 	}
 	srv, err := sys.start(data, profile)
 	if err != nil {
 		return res, err
 	}
 	spec := sc.spec(w.opt)
+	if profile != "" {
+		spec.Profile = profile
+	}
 	spec.Address, spec.Admin, spec.ServerPID = srv.address, srv.admin, srv.pid()
 	res, err = runLoad(ctx, sys.load, spec)
 	if stopErr := srv.stop(); stopErr != nil {

@@ -18,7 +18,7 @@ func (r *run) catchUp() error {
 		s.Beginning = true
 		return s
 	}
-	m, err := startMeter(r.spec.ServerPID)
+	m, err := r.startMeter("catch-up")
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (r *run) catchUp() error {
 	if err := r.confirmed(all, topic, member(0)); err != nil {
 		return err
 	}
-	p, err := m.stop("catch-up", int64(n), &Histogram{})
+	p, err := m.stop(int64(n), &Histogram{})
 	r.result.Phases = append(r.result.Phases, p)
 	return err
 }

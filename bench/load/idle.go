@@ -83,7 +83,7 @@ func (r *run) openOne(i int, topics []string, got *atomic.Int64) (Client, error)
 
 // wakeIdle sends one event to each topic and waits until all have it.
 func (r *run) wakeIdle(topics []string, streams int64, got *atomic.Int64) error {
-	m, err := startMeter(r.spec.ServerPID)
+	m, err := r.startMeter("wake")
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (r *run) wakeIdle(topics []string, streams int64, got *atomic.Int64) error 
 	if err := r.await("one event for each idle stream", func() (bool, error) { return got.Load() >= streams, nil }); err != nil {
 		return err
 	}
-	p, err := m.stop("wake", streams, &Histogram{})
+	p, err := m.stop(streams, &Histogram{})
 	r.result.Phases = append(r.result.Phases, p)
 	return err
 }

@@ -118,14 +118,14 @@ func (f *flow) peak(name string, phase int) error {
 func (f *flow) steady(name string, phase int, rate float64) error {
 	f.to.phase.Store(int32(phase))
 	before := f.to.handled()
-	m, err := startMeter(f.r.spec.ServerPID)
+	m, err := f.r.startMeter(name)
 	if err != nil {
 		return err
 	}
 	if err := f.paced(rate, f.r.spec.Duration); err != nil {
 		return err
 	}
-	p, err := m.stop(name, f.to.handled()-before, f.to.latency(phase))
+	p, err := m.stop(f.to.handled()-before, f.to.latency(phase))
 	f.r.result.Phases = append(f.r.result.Phases, p)
 	return err
 }

@@ -107,14 +107,14 @@ func (r *run) await(what string, cond func() (bool, error)) error {
 // say at its end. latency is asked once the phase is over.
 func (r *run) measure(name string, length time.Duration, count func() int64, latency func() *Histogram) error {
 	before := count()
-	m, err := startMeter(r.spec.ServerPID)
+	m, err := r.startMeter(name)
 	if err != nil {
 		return err
 	}
 	if err := r.sleep(length); err != nil {
 		return err
 	}
-	p, err := m.stop(name, count()-before, latency())
+	p, err := m.stop(count()-before, latency())
 	r.result.Phases = append(r.result.Phases, p)
 	return err
 }

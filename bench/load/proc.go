@@ -69,24 +69,29 @@ func ownCPU() (time.Duration, error) {
 
 // meter measures one phase.
 type meter struct {
-	pid           int
-	began         time.Time
-	server, clien time.Duration
+	name           string
+	pid            int
+	began          time.Time
+	server, client time.Duration
+	unprofile      func() error
 }
 
-func startMeter(pid int) (m meter, err error) {
-	m.pid = pid
-	if m.server, err = cpuTime(pid); err != nil {
+func (r *run) startMeter(name string) (m meter, err error) {
+	m.name, m.pid = name, r.spec.ServerPID
+	if m.unprofile, err = r.profile(name); err != nil {
 		return m, err
 	}
-	m.clien, err = ownCPU()
+	if m.server, err = cpuTime(m.pid); err != nil {
+		return m, err
+	}
+	m.client, err = ownCPU()
 	m.began = time.Now()
 	return m, err
 }
 
 // stop ends the phase: so many events were finished in it.
-func (m meter) stop(name string, events int64, h *Histogram) (Phase, error) {
-	p := Phase{Name: name, Events: events, Seconds: time.Since(m.began).Seconds(), Latency: h.Latency()}
+func (m meter) stop(events int64, h *Histogram) (Phase, error) {
+	p := Phase{Name: m.name, Events: events, Seconds: time.Since(m.began).Seconds(), Latency: h.Latency()}
 	p.Rate = float64(events) / p.Seconds
 	client, err := ownCPU()
 	if err != nil {
@@ -101,7 +106,7 @@ func (m meter) stop(name string, events int64, h *Histogram) (Phase, error) {
 	}
 	if events > 0 {
 		p.ServerCPU = float64((server - m.server).Microseconds()) / float64(events)
-		p.ClientCPU = float64((client - m.clien).Microseconds()) / float64(events)
+		p.ClientCPU = float64((client - m.client).Microseconds()) / float64(events)
 	}
-	return p, nil
+	return p, m.unprofile()
 }

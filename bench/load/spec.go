@@ -23,6 +23,9 @@ type Spec struct {
 	Address, Admin string
 	// ServerPID is the server's process, whose CPU time and memory are read.
 	ServerPID int
+	// Profile begins the names of files for CPU profiles of this process, one of
+	// each phase; empty: none are made.
+	Profile string
 	// Clients is the number of publishers or subscribers.
 	Clients int
 	// Size is the bytes of data of an event.

@@ -35,7 +35,7 @@ func (l *Log) Append(ctx context.Context, topic string, events []storage.Event, 
 	if err != nil {
 		return err
 	}
-	p := pendings.Get().(*pending)
+	p, _ := pendings.Get().(*pending) // it holds nothing else
 	p.topic, p.events, p.done, p.bytes = t, events, done, 0
 	err = p.place(l.opts.MaxRecordBytes, l.opts.DedupWindow > 0)
 	if err == nil {

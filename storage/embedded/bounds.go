@@ -80,7 +80,7 @@ func (l *Log) Fingerprint(ctx context.Context, topic, partition string, next int
 	if !ok {
 		return 0, -1, false, nil
 	}
-	batch := l.batches.Get().(*storage.Batch)
+	batch, _ := l.batches.Get().(*storage.Batch) // it holds nothing else
 	defer l.batches.Put(batch)
 	err = l.Poll(ctx, storage.PollRequest{Topic: topic, Partition: partition, TopicID: p.topic.id, Start: offset, MaxRecords: 1}, batch)
 	if err != nil || len(batch.Records) == 0 {

@@ -243,11 +243,11 @@ func TestCheckpointInterval(t *testing.T) {
 			return nil
 		})
 		readSome(t, l, 5)
-		time.Sleep(6 * time.Second)
+		<-time.After(6 * time.Second)
 		if saves.Load() != 1 {
 			t.Errorf("%d saves after 6 s, want 1", saves.Load())
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		if saves.Load() != 1 {
 			t.Errorf("%d saves without a change", saves.Load()-1)
 		}

@@ -74,7 +74,8 @@ func mustAppend(t testing.TB, l *Log, topic string, evs []storage.Event) []stora
 func readAll(t interface {
 	Helper()
 	Fatal(...any)
-}, l *Log, topic, partition string, from int64) []storage.Record {
+}, l *Log, topic, partition string, from int64,
+) []storage.Record {
 	t.Helper()
 	var out []storage.Record
 	for {

@@ -29,8 +29,6 @@ type block struct {
 
 const blockRuns = 128
 
-func (x *index) empty() bool { return len(x.blocks) == 0 }
-
 // add puts a run at the end.
 func (x *index) add(r runRef) {
 	n := len(x.blocks)

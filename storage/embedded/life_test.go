@@ -33,23 +33,28 @@ func TestChild(t *testing.T) {
 	if dir == "" {
 		return
 	}
+	say := func(words ...any) {
+		if _, err := fmt.Fprintln(os.Stdout, words...); err != nil {
+			os.Exit(1) // nobody listens any more
+		}
+	}
 	l, err := Open(dir, Options{Partitions: 1})
 	if err != nil {
-		fmt.Println("error:", err)
+		say("error:", err)
 		return
 	}
 	_, next, err := l.Bounds(context.Background(), "t", "0")
 	if err != nil && !errors.Is(err, storage.ErrTopicNotFound) {
-		fmt.Println("error:", err)
+		say("error:", err)
 		return
 	}
 	for i := next; ; i++ {
 		r, err := storage.AppendWait(context.Background(), l, "t", []storage.Event{{Frame: fmt.Appendf(nil, "k-%d", i)}})
 		if err != nil || r[0].Offset != i {
-			fmt.Println("error:", err, r)
+			say("error:", err, r)
 			return
 		}
-		fmt.Println("confirmed", i)
+		say("confirmed", i)
 	}
 }
 
@@ -218,9 +223,10 @@ func TestOpenFailsAnywhere(t *testing.T) {
 	}
 	mustClose(t, l)
 	for n := 0; ; n++ {
-		o.FS = disk.Kill()
+		d := disk.Kill()
+		o.FS = d
 		calls := 0
-		o.FS.(*crashfs.FS).SetHook(func(crashfs.Op) error {
+		d.SetHook(func(crashfs.Op) error {
 			if calls++; calls == n+1 {
 				return crashfs.ErrInjected
 			}
@@ -228,7 +234,7 @@ func TestOpenFailsAnywhere(t *testing.T) {
 		})
 		l, err := Open("/d", o)
 		if err == nil && calls <= n {
-			o.FS.(*crashfs.FS).SetHook(nil)
+			d.SetHook(nil)
 			mustClose(t, l)
 			return
 		}
@@ -240,7 +246,7 @@ func TestOpenFailsAnywhere(t *testing.T) {
 		} else if !errors.Is(err, crashfs.ErrInjected) || !strings.Contains(err.Error(), "/d") {
 			t.Fatalf("call %d: %v", n, err)
 		}
-		o.FS.(*crashfs.FS).SetHook(nil)
+		d.SetHook(nil)
 		l = mustOpen(t, "/d", o)
 		p := mustAppend(t, l, "t", events("k", 90, 1))[0].Partition
 		wantFrames(t, readAll(t, l, "t", p, 0), 0, names("k", 0, 91)...)

@@ -375,7 +375,7 @@ func (m *model) settle(t *rapid.T, name string) (extra []string) {
 		if !ok {
 			next = -1
 		}
-		if next != p.saved && !(p.cursorUnsure && (next <= p.cursor || p.cursor < 0)) {
+		if next != p.saved && (!p.cursorUnsure || next > p.cursor && p.cursor >= 0) {
 			t.Fatalf("cursor of %s/%d is %d after a restart, %d was saved", name, i, next, p.saved)
 		}
 		p.cursor, p.saved, p.cursorUnsure = next, next, false

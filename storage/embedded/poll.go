@@ -45,7 +45,7 @@ func (l *Log) Poll(ctx context.Context, req storage.PollRequest, batch *storage.
 		req.MaxBytes = defaultMaxBytes
 	}
 	start, seeks := p.start(req.Start)
-	ps := l.polls.Get().(*poll)
+	ps, _ := l.polls.Get().(*poll) // it holds nothing else
 	err = l.pollFrom(ctx, p, ps, start, req, batch)
 	l.polls.Put(ps)
 	if err != nil {

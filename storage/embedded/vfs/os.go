@@ -13,8 +13,10 @@ import (
 
 type osFS struct{}
 
+// MkdirAll implements FS.
 func (osFS) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o750) }
 
+// List implements FS.
 func (osFS) List(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	names := make([]string, len(entries))
@@ -24,13 +26,21 @@ func (osFS) List(dir string) ([]string, error) {
 	return names, err
 }
 
+// Create implements FS.
 func (osFS) Create(name string) (File, error) {
 	return openOS(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 }
-func (osFS) Open(name string) (File, error) { return openOS(name, os.O_RDWR) }
-func (osFS) Remove(name string) error       { return os.Remove(name) }
-func (osFS) Rename(from, to string) error   { return os.Rename(from, to) }
 
+// Open implements FS.
+func (osFS) Open(name string) (File, error) { return openOS(name, os.O_RDWR) }
+
+// Remove implements FS.
+func (osFS) Remove(name string) error { return os.Remove(name) }
+
+// Rename implements FS.
+func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+
+// SyncDir implements FS.
 func (osFS) SyncDir(dir string) error {
 	d, err := os.Open(filepath.Clean(dir))
 	if err != nil {
@@ -39,6 +49,7 @@ func (osFS) SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// Lock implements FS.
 func (osFS) Lock(name string) (io.Closer, error) {
 	f, err := os.OpenFile(filepath.Clean(name), os.O_RDWR|os.O_CREATE, 0o640)
 	if err != nil {
@@ -69,6 +80,7 @@ func writePid(f *os.File) error {
 	return nil
 }
 
+// Space implements FS.
 func (osFS) Space(dir string) (total, free int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
@@ -98,6 +110,7 @@ func (f osFile) Sync() error {
 	}
 }
 
+// Size implements File.
 func (f osFile) Size() (int64, error) {
 	st, err := f.Stat()
 	if err != nil {

@@ -81,7 +81,7 @@ func ReadFile(f FS, name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s has %d bytes, at most %d are expected: %w", name, n, limit, ErrDamaged)
 	}
 	b := make([]byte, n)
-	if _, err := file.ReadAt(b, 0); err != nil && !(errors.Is(err, io.EOF) && n == 0) {
+	if _, err := file.ReadAt(b, 0); err != nil && (n > 0 || !errors.Is(err, io.EOF)) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	return b, nil
@@ -121,10 +121,14 @@ func NoSync(f FS) FS { return noSyncFS{f} }
 
 type noSyncFS struct{ FS }
 
+// SyncDir does nothing.
 func (noSyncFS) SyncDir(string) error { return nil }
 
+// Create makes a file whose Sync does nothing.
 func (n noSyncFS) Create(name string) (File, error) { return noSync(n.FS.Create(name)) }
-func (n noSyncFS) Open(name string) (File, error)   { return noSync(n.FS.Open(name)) }
+
+// Open opens a file whose Sync does nothing.
+func (n noSyncFS) Open(name string) (File, error) { return noSync(n.FS.Open(name)) }
 
 func noSync(f File, err error) (File, error) {
 	if err != nil {
@@ -135,6 +139,7 @@ func noSync(f File, err error) (File, error) {
 
 type noSyncFile struct{ File }
 
+// Sync does nothing.
 func (noSyncFile) Sync() error { return nil }
 
 // holder reads who wrote itself into a lock file; for messages only.

@@ -210,9 +210,18 @@ func (s *Stream) forget(st *subState) {
 	s.forgetLocked(st)
 }
 
+// forgetLocked is forget under s.mu. Its positions go too, unless another
+// subscription has the same subscriber: a stream may only resume its own.
 func (s *Stream) forgetLocked(st *subState) {
+	name := s.subscriber(st)
 	st.gone.Store(true)
 	delete(s.subs, st.id)
+	for _, other := range s.subs {
+		if other.Topic == st.Topic && s.subscriber(other) == name {
+			return
+		}
+	}
+	s.table.Forget(st.Topic, name)
 }
 
 // refused returns why the server refused a subscription, nil if it did not.

@@ -117,6 +117,76 @@ func TestC62_OldIdsAreNotSent(t *testing.T) {
 	})
 }
 
+// TestC25_KeptAck: an ack kept for a delivery of before a restart of the instance
+// goes nowhere; what the instance delivers afterwards stays pending.
+func TestC25_KeptAck(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork(t)
+		m := n.start("a")
+		c := n.client(nil, "a")
+		s, st := openStream(t, c, m, orders())
+		st.deliver(1, 0)
+		kept := recvN(t, s, 1)[0].Clone()
+		m.stop()
+		m = n.start("a")
+		st = m.accept(t, at(0, 1))
+		st.nextID = 5000
+		st.deliver(1, 1)
+		recvN(t, s, 1)
+		if kept.Ack() || s.Ack(kept.DeliveryID()) != 0 {
+			t.Error("the kept ack counts")
+		}
+		st.idle(5 * time.Second)
+		if got := s.Stats(); got.Acked != 0 || got.Pending != 0 {
+			t.Errorf("stats %+v", got)
+		}
+		closeClientNow(t, c)
+	})
+}
+
+// TestC03_ReceivingIsNotAcking: what a client received and did not handle is never
+// acked, whether it waits in the client or was taken by the application.
+func TestC03_ReceivingIsNotAcking(t *testing.T) {
+	streaming(t, nil, func(t *testing.T, s *Stream, m *fake, st *fakeStream) {
+		st.deliver(25, 0)
+		recvN(t, s, 25)
+		st.deliver(25, 25)
+		synctest.Wait()
+		s.cutLife()
+		<-s.Done()
+		for m := range st.in {
+			if m.GetAck() != nil || m.GetNack() != nil {
+				t.Errorf("the client sent %v", m)
+			}
+		}
+	})
+}
+
+// TestBreakEndsTheWait: who waits for a confirmation learns that none will come.
+func TestBreakEndsTheWait(t *testing.T) {
+	streaming(t, nil, func(t *testing.T, s *Stream, m *fake, st *fakeStream) {
+		st.deliver(2, 0)
+		ds := recvN(t, s, 2)
+		waits := make(chan error, 2)
+		go func() { waits <- ds[0].AckConfirmed(t.Context()) }()
+		st.recvAcks(1)
+		ds[1].Ack()
+		go func() { waits <- s.Confirm(t.Context()) }()
+		synctest.Wait()
+		st.end(status.Error(codes.Unavailable, "gone"))
+		for range 2 {
+			if err := <-waits; !errors.Is(err, ErrUnconfirmed) {
+				t.Errorf("got %v", err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Confirm(ctx); err != nil {
+			t.Errorf("without a stream there is nothing to wait for: %v", err)
+		}
+	})
+}
+
 // TestC60_Reopens: the server restarts; the subscription is made again, elsewhere
 // if the address is dead, with pauses, and the application sees no gap.
 func TestC60_Reopens(t *testing.T) {
@@ -193,8 +263,8 @@ func TestSupersededInPart(t *testing.T) {
 		}
 		st.end(status.Error(codes.Unavailable, "gone"))
 		st = m.accept(t)
-		if subs := st.open.Subscriptions; len(subs) != 1 || subs[0].Topic != "news" {
-			t.Errorf("reopened with %v", subs)
+		if o := st.open; len(o.Subscriptions) != 1 || o.Subscriptions[0].Topic != "news" || len(o.Resume) != 0 {
+			t.Errorf("reopened with %v", o)
 		}
 	})
 }

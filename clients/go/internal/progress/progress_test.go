@@ -111,6 +111,30 @@ func checkClaims(t *rapid.T, got Position, done map[int64]bool) {
 	}
 }
 
+func TestForget(t *testing.T) {
+	var tab Table
+	for _, p := range []Position{{Topic: "t", Subscriber: "share/s"}, {Topic: "t", Subscriber: "share/r"}, {Topic: "u", Subscriber: "share/s"}} {
+		tab.Replace(&p)
+	}
+	tab.Forget("t", "share/s")
+	got := tab.Positions()
+	if len(got) != 2 || got[0].Subscriber != "share/r" || got[1].Topic != "u" {
+		t.Errorf("left: %+v", got)
+	}
+}
+
+// TestTellsWhose: a partition knows the names it was made with.
+func TestTellsWhose(t *testing.T) {
+	var tab Table
+	p := tab.Partition("t#1", "client/a/b", "broker-a:3")
+	if p.Topic() != "t#1" || p.Subscriber() != "client/a/b" || p.Name() != "broker-a:3" {
+		t.Errorf("%q %q %q", p.Topic(), p.Subscriber(), p.Name())
+	}
+	if tab.Partition("t", "1#client/a/b", "broker-a:3") == p {
+		t.Error("names that join to the same text are the same partition")
+	}
+}
+
 func TestBounded(t *testing.T) {
 	var tab Table
 	tab.Replace(&Position{Topic: "t", Subscriber: "share/s", Partition: "0"})

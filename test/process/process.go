@@ -177,9 +177,10 @@ func (s *Server) awaitHealth(want healthpb.HealthCheckResponse_ServingStatus, pa
 	defer cancel()
 	stop := make(chan struct{})
 	defer close(stop)
+	ended := s.ended // a later life has another
 	go func() { // a server that has ended is not waited for
 		select {
-		case <-s.ended:
+		case <-ended:
 			cancel()
 		case <-stop:
 		}

@@ -407,6 +407,16 @@ func (d *Delivery) stale() bool {
 	return d.sess.ended.Load() || d.run.sub.gone.Load() || d.run.part.Stale(d.run.epoch)
 }
 
+// stale reports whether all deliveries of a batch are.
+func (b *Batch) stale() bool {
+	for i := range b.ds {
+		if !b.ds[i].stale() {
+			return false
+		}
+	}
+	return true
+}
+
 // drop gives a claimed delivery up without an answer.
 func (s *Stream) drop(d *Delivery) {
 	s.mu.Lock()

@@ -127,8 +127,12 @@ func (s *Stream) addSub(sub Subscription) *subState {
 // Recv waits for the next batch. Its error is ctx's, ErrClosed after Close, or why
 // the stream has ended for good.
 func (s *Stream) Recv(ctx context.Context) (*Batch, error) {
-	if b := s.queue.pop(ctx); b != nil {
-		return b, nil
+	for b := s.queue.pop(ctx); b != nil; b = s.queue.pop(ctx) {
+		if !b.stale() {
+			return b, nil
+		}
+		from, to := b.claimRest()
+		s.dropAll([]rest{{b, from, to}})
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

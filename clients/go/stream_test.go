@@ -160,11 +160,17 @@ func TestChange(t *testing.T) {
 			t.Errorf("pause %v", ch)
 		}
 		<-ended
+		st.deliverRun(&pb.Run{Subscription: 2, Topic: "news", Partition: "0"}, 3, 0)
+		st.deliver(1, 0)
+		synctest.Wait()
 		go func() { ended <- s.Remove(t.Context(), 2) }()
 		if ch := answer(); !slices.Equal(ch.Remove, []uint32{2}) {
 			t.Errorf("remove %v", ch)
 		}
 		<-ended
+		if got := recvN(t, s, 1)[0]; got.Topic() != "orders" {
+			t.Errorf("received %+v of a subscription that was removed", got.Ref())
+		}
 		go func() { ended <- s.SetWindow(t.Context(), 77, 0) }()
 		if ch := answer(); ch.Window.GetMaxInFlight() != 77 {
 			t.Errorf("window %v", ch)

@@ -33,6 +33,7 @@ type rec struct {
 	unsent              bool // ordered: never sent; it was held back for its key's turn
 	unsure              bool // its last nack is not durable; undo tells what was before
 	yielded             bool // dying: Dead has told of it
+	cause               Cause
 	undoSpent           int32
 	undoBreaks          int32
 	due                 int64
@@ -146,7 +147,7 @@ func (m *Machine) giveBack(off int64, w why) {
 	}
 	m.changed = true
 	r := m.record(off)
-	r.due = m.now
+	r.due, r.cause = m.now, causeOf[w]
 	reason := ReasonTimeout
 	switch w {
 	case timedOut:
@@ -191,7 +192,7 @@ func (m *Machine) fail(off int64, delay time.Duration, dead bool, detail string)
 	r := m.record(off)
 	r.undoSpent, r.undoBreaks, r.unsure = r.spent, r.breaks, true
 	r.spent++
-	r.breaks = 0
+	r.breaks, r.cause = 0, CauseNacked
 	reason := ReasonNacked
 	if dead {
 		r.spent, reason = int32(m.set.MaxAttempts), ReasonRequested

@@ -1,10 +1,12 @@
 package embedded
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"strings"
 
@@ -144,7 +146,11 @@ func (l *Log) segmentRuns(s seglog.Segment, full bool) ([]indexedRun, error) {
 		if err == nil {
 			return runs, nil
 		}
-		l.opts.Logger.Warn("embedded log: index of a segment cannot be used, reading the segment", "err", err)
+		level := slog.LevelWarn
+		if errors.Is(err, fs.ErrNotExist) {
+			level = slog.LevelInfo // the process ended before it was written
+		}
+		l.opts.Logger.Log(context.Background(), level, "embedded log: index of a segment cannot be used, reading the segment", "err", err)
 		l.opts.Observe.indexRebuilt(s.Seq)
 	}
 	runs, err := l.scanSegment(s)

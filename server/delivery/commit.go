@@ -161,7 +161,7 @@ func (m *Machine) endPending(ok bool) []Answer {
 		default:
 			m.takeBack(p)
 		}
-		answers = append(answers, Answer{Given{p.b.id, p.b.first, p.mask}, ok, p.b.out &^ held})
+		answers = append(answers, Answer{Given{p.b.id, p.b.first, p.mask}, ok, p.b.out &^ held, p.nack})
 		m.settle(p.b)
 	}
 	clear(m.commit)

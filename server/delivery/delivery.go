@@ -119,6 +119,8 @@ type Answer struct {
 	// Held are those that hold a slot of their stream's window again: not the
 	// ones that had timed out, nor any of a stream that is gone.
 	Held uint64
+	// Nack: it answers nacks, else acks.
+	Nack bool
 }
 
 // Dead is an offset whose budget is spent, or that is not to be tried again.

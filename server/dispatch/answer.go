@@ -19,6 +19,7 @@ type outBatch struct {
 	held  uint64 // of these, holding a slot of the window
 	bytes int64  // of the held ones together
 	epoch uint64
+	sent  time.Time // zero: not known any more
 	b     *binding
 	p     *part
 }
@@ -145,6 +146,9 @@ func (s *Stream) collect(r idRange, ev event, final bool, evs []event) []event {
 			e.release(s, got)
 			s.pending += bits.OnesCount64(got)
 		}
+		if ev.kind == evAck && !e.sent.IsZero() {
+			s.d.Metrics.AckLatency.observe(s.lastAnswer.Sub(e.sent), bits.OnesCount64(got))
+		}
 		ev.p, ev.b, ev.stream, ev.first, ev.mask, ev.epoch = e.p, e.b, s, e.first, got, e.epoch
 		evs = append(evs, ev)
 	}
@@ -239,6 +243,7 @@ func (s *Stream) forget(b *binding, p *part) {
 	s.mu.Lock()
 	for _, e := range s.table {
 		if e.b == b && (p == nil || e.p == p) {
+			s.d.trace(e.first, e.mask, FateReturned)
 			e.release(s, e.held)
 			e.mask = 0
 		}

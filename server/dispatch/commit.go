@@ -54,13 +54,17 @@ func (l *loop) committed(p *part, err error, now time.Time) {
 		l.commitFailed(p, err, now)
 	}
 	p.lettersInCommit = nil
-	acked := 0
 	for _, ans := range p.m.EndCommit(now, err == nil) {
-		acked += onesCount(ans.Mask)
+		if ans.Durable && !ans.Nack {
+			l.d.Metrics.Acked.Add(int64(onesCount(ans.Mask)))
+			p.counts.Acked.Add(int64(onesCount(ans.Mask)))
+			l.d.trace(ans.First, ans.Mask, FateDurable)
+		} else if !ans.Durable {
+			l.d.trace(ans.First, ans.Mask, FateRetry)
+		}
 		l.tellAnswer(p, ans)
 	}
 	if err == nil {
-		l.d.Metrics.Acked.Add(int64(acked))
 		l.tellPosition(p)
 	}
 	if f := l.frozen[p.key.Subscriber]; f != nil {

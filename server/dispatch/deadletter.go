@@ -112,6 +112,7 @@ func (l *loop) buried(p *part, dead delivery.Dead, let Letter, err error) {
 		return
 	}
 	l.d.Metrics.DeadLettered.Add(1)
+	p.counts.DeadLettered.Add(1)
 	raw, err := json.Marshal(let)
 	if err != nil {
 		l.d.warn("dead letter has no ledger entry", "id", let.ID, "error", err)

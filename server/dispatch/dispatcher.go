@@ -46,6 +46,8 @@ type Config struct {
 	Expiry time.Duration
 	// EncodeNotice writes a whole SubscribeResponse with a Notice.
 	EncodeNotice func(Notice) []byte
+	// Tracer follows deliveries. Default: nobody does, at no cost.
+	Tracer Tracer
 	// Logger: nil discards.
 	Logger *slog.Logger
 }
@@ -86,6 +88,7 @@ type Dispatcher struct {
 	store   offsetstore.Store
 	ids     *idSource
 	Metrics *Metrics
+	counts  countTable
 
 	nextStream atomic.Uint64
 	batches    sync.Pool

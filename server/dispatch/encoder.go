@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ackmesh/ackmesh/frame"
+	"github.com/ackmesh/ackmesh/server/delivery"
 	"github.com/ackmesh/ackmesh/storage"
 )
 
@@ -23,7 +24,9 @@ type encoder struct {
 	offs  []int64
 	idPos []int32
 
-	again    int  // of offs, sent before
+	again    int                  // of offs, sent before
+	causes   [delivery.Causes]int // of again, why
+	traces   []Traced
 	finished int  // records that were finished instead of sent
 	refused  bool // a record did not fit the stream's window
 
@@ -35,6 +38,8 @@ func (e *encoder) begin(p *part, a *attachment, slots int, room int64, now time.
 	e.p, e.a, e.slots, e.room, e.now = p, a, slots, room, now
 	e.offs, e.idPos = e.offs[:0], e.idPos[:0]
 	e.again, e.finished, e.refused = 0, 0, false
+	e.causes = [delivery.Causes]int{}
+	e.traces = e.traces[:0]
 	e.memoAt = 0
 	if len(p.l.parts) > 1 {
 		e.memo.turn(p.m.NextNew())

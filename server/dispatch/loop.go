@@ -251,16 +251,20 @@ func (l *loop) answered(ev event, now time.Time) {
 	}
 	if l.parts[p.key.Subscriber] != p || ev.epoch != p.m.Epoch() {
 		if final {
+			l.d.trace(ev.first, ev.mask, FateStale)
 			ev.stream.tell(StatusStale, ev.first, ev.mask, true)
 		}
 		return
 	}
 	switch ev.kind {
 	case evAck:
+		l.d.trace(ev.first, ev.mask, FateAck)
 		out := p.m.Ack(now, ev.stream.id, ev.first, ev.mask)
+		l.d.trace(ev.first, out.Done, FateDurable)
 		l.tellNow(ev, out.Done, out.Unknown)
 		p.lastAck = now
 	case evNack:
+		l.d.trace(ev.first, ev.mask, FateNacked)
 		out := p.m.Nack(now, ev.stream.id, ev.first, ev.mask, ev.by, ev.dead, ev.reason)
 		l.tellNow(ev, out.Done, out.Unknown)
 	case evExtend:
@@ -293,6 +297,7 @@ func (l *loop) tick(now time.Time) {
 func (l *loop) tickPart(p *part, now time.Time) {
 	for _, g := range p.m.Tick(now) {
 		if a := p.attachmentByID(g.Stream); a != nil {
+			l.d.trace(g.First, g.Mask, FateTimeout)
 			a.b.s.expired(g.First, g.Mask)
 			l.d.Metrics.Timeouts.Add(int64(onesCount(g.Mask)))
 		}

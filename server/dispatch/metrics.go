@@ -29,6 +29,9 @@ type Metrics struct {
 	MemoryPauses       atomic.Int64 // deliveries put off because memory is short
 	StreamsOpened      atomic.Int64
 	StreamsLive        atomic.Int64
+	// AckLatency is from when deliveries were put on their stream until their
+	// ack arrived.
+	AckLatency Latency
 }
 
 func (m *Metrics) countSkipped(expired bool) {

@@ -18,6 +18,7 @@ type part struct {
 	marked int64 // high mark noted last
 	log    offsetstore.LogID
 	atts   []*attachment
+	counts *Counts
 	cursor int // where the search for a free stream begins
 
 	queued     bool // in loop.ready

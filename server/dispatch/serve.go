@@ -82,7 +82,8 @@ func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 	}
 	e.buf = nil // the stream's now
 	p.m.Sent(s.id, first, e.offs)
-	l.count(e, size)
+	l.count(p, e, size)
+	l.followed(e, first)
 	return sentBatch
 }
 
@@ -109,12 +110,17 @@ func (l *loop) takeBack(p *part) {
 	l.touch(p)
 }
 
-func (l *loop) count(e *encoder, size int) {
+func (l *loop) count(p *part, e *encoder, size int) {
 	m := l.d.Metrics
 	m.Delivered.Add(int64(len(e.offs)))
 	m.DeliveredBytes.Add(int64(size))
-	if e.again > 0 {
-		m.Redelivered.Add(int64(e.again))
+	p.counts.Delivered.Add(int64(len(e.offs)))
+	if e.again == 0 {
+		return
+	}
+	m.Redelivered.Add(int64(e.again))
+	for cause, n := range e.causes {
+		p.counts.Redelivered[cause].Add(int64(n))
 	}
 }
 
@@ -155,11 +161,13 @@ func (l *loop) fillRetries(p *part, items []delivery.Item) progress {
 		if v := p.m.Confirm(it.Offset, p.keyOf(rec)); v != delivery.Send {
 			continue
 		}
+		n, cause := len(e.offs), p.m.Cause(it.Offset)
 		if !l.encode(p, rec, it.Attempt) {
 			break
 		}
-		if it.Attempt > 1 {
+		if it.Attempt > 1 && len(e.offs) > n {
 			e.again++
+			e.causes[cause]++
 		}
 		if it.Alone || e.full() {
 			break
@@ -217,6 +225,9 @@ func (l *loop) offer(p *part, rec *storage.Record, expired, foreign bool) (stop 
 		p.m.Finish(rec.Offset)
 		e.finished++
 		l.d.Metrics.countSkipped(expired)
+		if expired {
+			p.counts.Expired.Add(1)
+		}
 		return false
 	}
 	return !l.encode(p, rec, 1)
@@ -241,6 +252,8 @@ func (l *loop) encode(p *part, rec *storage.Record, attempt int32) bool {
 		e.undo(before)
 		p.m.Kill(rec.Offset, "TOO_LARGE", "the message has "+strconv.Itoa(size)+" bytes, the client takes "+strconv.Itoa(limit))
 		l.touch(p)
+	} else if l.d.cfg.Tracer != nil {
+		e.traced(rec, attempt)
 	}
 	return true
 }
@@ -263,6 +276,7 @@ func (l *loop) finishExpired(p *part, off int64) {
 	p.m.Finish(off)
 	l.enc.finished++
 	l.d.Metrics.Expired.Add(1)
+	p.counts.Expired.Add(1)
 	l.touch(p)
 }
 

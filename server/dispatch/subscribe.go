@@ -228,7 +228,7 @@ func (l *loop) open(sub *subscriber) *part {
 	p := &part{
 		l: l, sub: sub, key: key, marker: marker, marked: v.High, log: v.Log,
 		m:    delivery.New(sub.settings.retry(l.d.cfg.Delivery), v, time.Now(), l.d.newRand()),
-		told: durablePosition(key, v),
+		told: durablePosition(key, v), counts: l.d.counts.of(key.Topic, key.Subscriber),
 	}
 	l.parts[sub.key] = p
 	return p

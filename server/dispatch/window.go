@@ -1,5 +1,7 @@
 package dispatch
 
+import "time"
+
 // maxQueued is how many bytes of encoded deliveries wait for a stream's writer
 // before its partitions pause: enough to keep a fast client busy, little
 // enough that a stalled one costs no memory.
@@ -84,6 +86,7 @@ type batch struct {
 // meanwhile: the reservation is given back and the buffer stays the caller's.
 func (s *Stream) send(b *binding, p *part, slots int, room int64, bt batch) (first uint64, ok bool) {
 	n, bytes := len(bt.idPos), int64(len(*bt.run))
+	now := time.Now()
 	s.mu.Lock()
 	if s.ending || b.gone {
 		s.mu.Unlock()
@@ -95,7 +98,7 @@ func (s *Stream) send(b *binding, p *part, slots int, room int64, bt batch) (fir
 	first = s.ids.take(n)
 	patchIDs(*bt.run, bt.idPos, first)
 	held := ^uint64(0) >> (64 - n)
-	s.table = append(s.table, &outBatch{first: first, n: n, mask: held, held: held, bytes: bytes, epoch: bt.epoch, b: b, p: p})
+	s.table = append(s.table, &outBatch{first: first, n: n, mask: held, held: held, bytes: bytes, epoch: bt.epoch, sent: now, b: b, p: p})
 	s.queue = append(s.queue, queued{run: bt.run, p: p, first: first})
 	s.queuedB += int(bytes)
 	s.mu.Unlock()

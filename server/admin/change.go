@@ -84,6 +84,9 @@ func (s *Service) EvictClient(_ context.Context, req *pb.EvictClientRequest) (*p
 const (
 	defaultPage = 100
 	maxPage     = 1000
+	// maxPageFrames bounds the events in one page, so that it fits the 4 MiB
+	// that clients take by default; letters beyond come without.
+	maxPageFrames = 2 << 20
 )
 
 // ListDeadLetters browses dead letters.
@@ -103,6 +106,7 @@ func (s *Service) ListDeadLetters(ctx context.Context, req *pb.ListDeadLettersRe
 		return nil, fail(err)
 	}
 	out := &pb.ListDeadLettersResponse{NextPageToken: next}
+	frames := 0
 	for _, let := range list {
 		m := &pb.DeadLetter{
 			Id: let.ID, Topic: let.Topic, Subscriber: let.Subscriber, Partition: let.Partition, Offset: let.Offset,
@@ -111,8 +115,9 @@ func (s *Service) ListDeadLetters(ctx context.Context, req *pb.ListDeadLettersRe
 		if let.Detail != "" {
 			m.Reason += ": " + let.Detail
 		}
-		if v, err := s.d.LetterFrame(ctx, let); err == nil && v != nil {
+		if v, err := s.d.LetterFrame(ctx, let); err == nil && v != nil && frames+len(v) <= maxPageFrames {
 			m.Frame = rpc.FrameMessage(v)
+			frames += len(v)
 		}
 		out.DeadLetters = append(out.DeadLetters, m)
 	}

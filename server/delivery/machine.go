@@ -61,7 +61,8 @@ type Machine struct {
 	saving         mark // what it saves as finished
 	durable        mark // what is saved as finished
 
-	items []Item
+	items    []Item
+	quiesced bool // no more retries are armed
 }
 
 // Defaults of Settings.

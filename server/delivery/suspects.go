@@ -15,7 +15,7 @@ const armAhead = 1024
 func (m *Machine) armable() (*pool, int) {
 	n := m.counts[arming] + m.counts[armed]
 	switch {
-	case len(m.streams) == 0 || m.lone != nil:
+	case len(m.streams) == 0 || m.lone != nil || m.quiesced:
 		return nil, 0
 	case m.size(&m.suspects) > 0:
 		if n == 0 && m.idle() {
@@ -26,6 +26,17 @@ func (m *Machine) armable() (*pool, int) {
 		return &m.ready, m.armAhead - n
 	}
 	return nil, 0
+}
+
+// Quiesce stops the arming of retries for good: the shell sends nothing more.
+// So nothing is counted as sent that is not. Answers are taken as before.
+func (m *Machine) Quiesce() { m.quiesced = true }
+
+// Returning tells whether there are retries that do not wait: about to be armed
+// or sent. A shell that offers new records only when there are none keeps what
+// was given back ahead of what is new.
+func (m *Machine) Returning() bool {
+	return len(m.streams) > 0 && !m.quiesced && (m.size(&m.ready) > 0 || m.counts[arming]+m.counts[armed] > 0)
 }
 
 // arm puts what may be armed into the commit that begins.

@@ -156,22 +156,29 @@ func (d *Dispatcher) blocked() bool { return d.store.Healthy() != nil }
 
 // Unblocked wakes all deliveries after the store or the disk has healed.
 func (d *Dispatcher) Unblocked() {
+	for _, l := range d.allLoops() {
+		l.post(event{kind: evCall, call: func() {
+			for _, p := range l.parts {
+				l.enlist(p)
+				l.touch(p)
+			}
+		}})
+	}
+}
+
+// allLoops lists the loops of all topics in use.
+func (d *Dispatcher) allLoops() []*loop {
 	d.mu.Lock()
 	topics := make([]*topic, 0, len(d.topics))
 	for _, t := range d.topics {
 		topics = append(topics, t)
 	}
 	d.mu.Unlock()
+	var list []*loop
 	for _, t := range topics {
-		for _, l := range t.allLoops() {
-			l.post(event{kind: evCall, call: func() {
-				for _, p := range l.parts {
-					l.enlist(p)
-					l.touch(p)
-				}
-			}})
-		}
+		list = append(list, t.allLoops()...)
 	}
+	return list
 }
 
 func (d *Dispatcher) streamByID(id delivery.StreamID) *Stream {

@@ -57,7 +57,7 @@ func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 	if items := p.m.Next(slots); len(items) > 0 {
 		why = l.fillRetries(p, items)
 	}
-	if len(e.offs) == 0 && !e.refused {
+	if len(e.offs) == 0 && !e.refused && !p.m.Returning() {
 		if r := l.fillNew(p); why == nothing {
 			why = r
 		}

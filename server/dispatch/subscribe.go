@@ -333,6 +333,17 @@ func (d *Dispatcher) Forget(s *Stream) {
 	d.mu.Unlock()
 }
 
+// quiesce stops retries everywhere.
+func (d *Dispatcher) quiesce() {
+	for _, l := range d.allLoops() {
+		l.post(event{kind: evCall, call: func() {
+			for _, p := range l.parts {
+				p.m.Quiesce()
+			}
+		}})
+	}
+}
+
 // Drain refuses new streams, stops deliveries, tells every stream to go, and
 // ends each as soon as nothing is in flight on it, or at the end of grace.
 func (d *Dispatcher) Drain(ctx context.Context, grace time.Duration) {
@@ -341,6 +352,7 @@ func (d *Dispatcher) Drain(ctx context.Context, grace time.Duration) {
 	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
+	d.quiesce()
 	streams := d.allStreams()
 	done := make(chan struct{}, len(streams))
 	for _, s := range streams {

@@ -24,7 +24,6 @@ import (
 	"github.com/ackmesh/ackmesh/server"
 	. "github.com/ackmesh/ackmesh/server/servertest"
 	"github.com/ackmesh/ackmesh/storage"
-	"github.com/ackmesh/ackmesh/storage/memory"
 )
 
 // TestC09_EveryFrameArrives: frames with few and with all attributes come with
@@ -162,7 +161,7 @@ func TestC27_AckAgainstDeadline(t *testing.T) {
 func TestC68_HealthTellsTheTruth(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate := make(chan struct{})
-		b, st := Log(t, memory.Options{Partitions: 1}), Store(t)
+		b, st := Log(t, 1), Store(t)
 		in := StartParts(t, Options{}, func(p *server.Parts) {
 			p.Backend = func() (storage.Backend, error) { <-gate; return Lend(b), nil }
 			p.Store = func() (offsetstore.Store, error) { return LendStore(st), nil }

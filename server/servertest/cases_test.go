@@ -53,8 +53,13 @@ func wantAttempts(t *testing.T, got []Got, attempt int32) {
 	}
 }
 
-// bubble runs a test with fake time.
-func bubble(t *testing.T, fn func(t *testing.T)) { t.Helper(); synctest.Test(t, fn) }
+// bubble runs a test with fake time, on a log in memory and on the embedded one.
+func bubble(t *testing.T, fn func(t *testing.T)) {
+	t.Helper()
+	for _, Embedded = range []bool{true, false} {
+		t.Run(map[bool]string{true: "embedded", false: "memory"}[Embedded], func(t *testing.T) { synctest.Test(t, fn) })
+	}
+}
 
 // position is what Admin says of the one partition of the one subscriber.
 func position(t *testing.T, in *Instance, topic, sub string) *pb.PartitionOffsets {

@@ -18,6 +18,7 @@ import (
 	memstore "github.com/ackmesh/ackmesh/offsetstore/memory"
 	"github.com/ackmesh/ackmesh/server"
 	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/embedded"
 	"github.com/ackmesh/ackmesh/storage/memory"
 )
 
@@ -58,10 +59,25 @@ func Config() server.Config {
 	return c
 }
 
-// Log is a log in memory that lasts as long as the test.
-func Log(t testing.TB, o memory.Options) *memory.Backend {
-	b := memory.New(o)
+// Embedded makes Log an embedded log on disk instead of one in memory. It is
+// for tests that run one after another.
+var Embedded bool
+
+// Log is a log that lasts as long as the test.
+func Log(t testing.TB, partitions int) storage.Backend {
+	b := newLog(t, partitions)
 	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func newLog(t testing.TB, partitions int) storage.Backend {
+	if !Embedded {
+		return memory.New(memory.Options{Partitions: partitions})
+	}
+	b, err := embedded.Open(t.TempDir(), embedded.Options{Partitions: partitions, SegmentSize: 1 << 20, MaxBytes: -1, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return b
 }
 
@@ -74,7 +90,7 @@ func Store(t testing.TB) *memstore.Store {
 
 // Lasting is a log and a store that outlive the instances of a test.
 func Lasting(t testing.TB) Options {
-	return Options{Backend: Log(t, memory.Options{Partitions: 1}), Store: Store(t)}
+	return Options{Backend: Log(t, 1), Store: Store(t)}
 }
 
 // Start runs an instance and waits until it serves. It is stopped with the test.
@@ -102,7 +118,7 @@ func StartParts(t testing.TB, o Options, edit func(*server.Parts)) *Instance {
 	if !o.Real {
 		backend, store := o.Backend, o.Store
 		if backend == nil {
-			backend = Log(t, memory.Options{Partitions: cfg.Topics.Partitions})
+			backend = Log(t, cfg.Topics.Partitions)
 		}
 		if store == nil {
 			store = Store(t)

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 )
@@ -63,6 +64,11 @@ func Sub(topic string, mode pb.Mode) *pb.Subscription {
 
 // Earliest is a Start.
 func Earliest() *pb.Start { return &pb.Start{Place: &pb.Start_At_{At: pb.Start_AT_EARLIEST}} }
+
+// AtTime is a Start.
+func AtTime(t time.Time) *pb.Start {
+	return &pb.Start{Place: &pb.Start_Time{Time: timestamppb.New(t)}}
+}
 
 // Open opens a stream and waits for Opened; every subscription must stand.
 func Open(t testing.TB, mesh pb.EventMeshClient, open *pb.Open) *Stream {

@@ -1689,7 +1689,8 @@ type DeadLetter struct {
 	Attempts int32 `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	// When it was given up.
 	Time *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=time,proto3" json:"time,omitempty"`
-	// The event, where asked for and still held.
+	// The event, where the log still holds it. A page carries at most 2 MiB of
+	// events: the letters beyond come without, ask for a smaller page.
 	Frame         *EventMeshFrame `protobuf:"bytes,9,opt,name=frame,proto3" json:"frame,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -857,7 +857,9 @@ class DeadLetter(_message.Message):
 
     @_builtins.property
     def frame(self) -> _frame_pb2.EventMeshFrame:
-        """The event, where asked for and still held."""
+        """The event, where the log still holds it. A page carries at most 2 MiB of
+        events: the letters beyond come without, ask for a smaller page.
+        """
 
     def __init__(
         self,

@@ -365,7 +365,8 @@ private static final long serialVersionUID = 0L;
   private io.ackmesh.v1.EventMeshFrame frame_;
   /**
    * <pre>
-   * The event, where asked for and still held.
+   * The event, where the log still holds it. A page carries at most 2 MiB of
+   * events: the letters beyond come without, ask for a smaller page.
    * </pre>
    *
    * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -377,7 +378,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The event, where asked for and still held.
+   * The event, where the log still holds it. A page carries at most 2 MiB of
+   * events: the letters beyond come without, ask for a smaller page.
    * </pre>
    *
    * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -389,7 +391,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The event, where asked for and still held.
+   * The event, where the log still holds it. A page carries at most 2 MiB of
+   * events: the letters beyond come without, ask for a smaller page.
    * </pre>
    *
    * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1633,7 +1636,8 @@ private static final long serialVersionUID = 0L;
         io.ackmesh.v1.EventMeshFrame, io.ackmesh.v1.EventMeshFrame.Builder, io.ackmesh.v1.EventMeshFrameOrBuilder> frameBuilder_;
     /**
      * <pre>
-     * The event, where asked for and still held.
+     * The event, where the log still holds it. A page carries at most 2 MiB of
+     * events: the letters beyond come without, ask for a smaller page.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1644,7 +1648,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The event, where asked for and still held.
+     * The event, where the log still holds it. A page carries at most 2 MiB of
+     * events: the letters beyond come without, ask for a smaller page.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1659,7 +1664,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The event, where asked for and still held.
+     * The event, where the log still holds it. A page carries at most 2 MiB of
+     * events: the letters beyond come without, ask for a smaller page.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1677,7 +1683,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The event, where asked for and still held.
+     * The event, where the log still holds it. A page carries at most 2 MiB of
+     * events: the letters beyond come without, ask for a smaller page.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1695,7 +1702,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The event, where asked for and still held.
+     * The event, where the log still holds it. A page carries at most 2 MiB of
+     * events: the letters beyond come without, ask for a smaller page.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1720,7 +1728,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The event, where asked for and still held.
+     * The event, where the log still holds it. A page carries at most 2 MiB of
+     * events: the letters beyond come without, ask for a smaller page.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1737,7 +1746,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The event, where asked for and still held.
+     * The event, where the log still holds it. A page carries at most 2 MiB of
+     * events: the letters beyond come without, ask for a smaller page.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1749,7 +1759,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The event, where asked for and still held.
+     * The event, where the log still holds it. A page carries at most 2 MiB of
+     * events: the letters beyond come without, ask for a smaller page.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1764,7 +1775,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The event, where asked for and still held.
+     * The event, where the log still holds it. A page carries at most 2 MiB of
+     * events: the letters beyond come without, ask for a smaller page.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>

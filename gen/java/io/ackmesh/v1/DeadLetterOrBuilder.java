@@ -159,7 +159,8 @@ public interface DeadLetterOrBuilder extends
 
   /**
    * <pre>
-   * The event, where asked for and still held.
+   * The event, where the log still holds it. A page carries at most 2 MiB of
+   * events: the letters beyond come without, ask for a smaller page.
    * </pre>
    *
    * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -168,7 +169,8 @@ public interface DeadLetterOrBuilder extends
   boolean hasFrame();
   /**
    * <pre>
-   * The event, where asked for and still held.
+   * The event, where the log still holds it. A page carries at most 2 MiB of
+   * events: the letters beyond come without, ask for a smaller page.
    * </pre>
    *
    * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -177,7 +179,8 @@ public interface DeadLetterOrBuilder extends
   io.ackmesh.v1.EventMeshFrame getFrame();
   /**
    * <pre>
-   * The event, where asked for and still held.
+   * The event, where the log still holds it. A page carries at most 2 MiB of
+   * events: the letters beyond come without, ask for a smaller page.
    * </pre>
    *
    * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>

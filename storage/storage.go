@@ -156,6 +156,18 @@ type Record struct {
 	ID string
 	// Handle is what Acker.Ack takes. Opaque; nil where the log takes no ack.
 	Handle any
+
+	// The fields below are set by Popper.Pop only.
+
+	// Partition is where a popped record is now: it may be another one than
+	// the record was appended to, when it is handed out again.
+	Partition string
+	// CheckKey names the record's receipt in text: what the frame carries as
+	// empopck. At most frame.MaxValueLen bytes of UTF-8.
+	CheckKey string
+	// DeliveryCount is how often the log has handed the record out to the group,
+	// this time included; 0: not known.
+	DeliveryCount int
 }
 
 // Topic describes a topic.
@@ -210,7 +222,9 @@ type TopicConfig struct {
 // Acker is a log that must be told when a record is finished.
 type Acker interface {
 	// Ack tells the log that records are finished. Handles that the log does
-	// not know any more are no error: their result is false.
+	// not know any more are no error: their result is false. Where err is not
+	// nil, the handles whose result is true are acked, and the others may be
+	// tried again; known may then be shorter than handles.
 	Ack(ctx context.Context, handles []any) (known []bool, err error)
 }
 

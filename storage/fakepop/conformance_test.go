@@ -1,0 +1,57 @@
+package fakepop_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/fakepop"
+	"github.com/ackmesh/ackmesh/storage/memory"
+	"github.com/ackmesh/ackmesh/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testClock is the real clock, moved ahead, or set for a moment.
+type testClock struct{ ahead, fixed atomic.Int64 }
+
+func (c *testClock) now() time.Time {
+	if at := c.fixed.Load(); at != 0 {
+		return time.UnixMilli(at)
+	}
+	return time.Now().Add(time.Duration(c.ahead.Load()))
+}
+
+func harness() storagetest.Harness {
+	clock := &testClock{}
+	return storagetest.Harness{
+		Has: storagetest.Capabilities{
+			Bounder: true, TopicAdmin: true, Trimmer: true, Fingerprinter: true, Checkpointer: true, Acker: true,
+			TopicID: true, AutoCreate: true, AnyName: true, DedupWindow: memory.DefaultDedupWindow,
+		},
+		Open: func(t storagetest.T) storage.Backend {
+			clock.ahead.Store(0)
+			br := fakepop.New(fakepop.Options{Clock: clock.now})
+			t.Cleanup(func() { _ = br.Close() })
+			return br.Open()
+		},
+		Reopen:      func(_ storagetest.T, b storage.Backend) storage.Backend { return b.(*fakepop.Backend).Reopen() },
+		CrashReopen: func(_ storagetest.T, b storage.Backend) storage.Backend { return b.(*fakepop.Backend).Crash() },
+		AppendAt: func(t storagetest.T, b storage.Backend, topic string, frame []byte, at time.Time) {
+			clock.fixed.Store(at.UnixMilli())
+			defer clock.fixed.Store(0)
+			if _, err := storage.AppendWait(t.Context(), b, topic, []storage.Event{{Frame: frame}}); err != nil {
+				t.Fatalf("append at %v: %v", at, err)
+			}
+		},
+		Advance: func(_ storagetest.T, b storage.Backend, d time.Duration) {
+			clock.ahead.Add(int64(d))
+			b.(*fakepop.Backend).Broker().Wake()
+		},
+	}
+}
+
+func TestConformance(t *testing.T) { storagetest.Run(t, harness()) }

@@ -51,13 +51,25 @@ func (l *Log) place(ctx context.Context, topic, name string, since time.Time) (p
 	}, nil
 }
 
+// electionTime is how long a partition may be between two leaders, or new,
+// before calls that do not wait fail.
+const electionTime = 2 * time.Second
+
+// firstPause is the pause before a leader that has not moved is asked again.
+const firstPause = 20 * time.Millisecond
+
 // atLeader calls f with a connection to the partition's leader, and finds the
 // leader anew where it has moved or is not reached, as long as patience lasts;
-// once at least. What f returns as sarama.KError is explained.
+// while brokers answer that they do not lead, for electionTime at least. What
+// f returns as sarama.KError is explained.
 func (l *Log) atLeader(ctx context.Context, at *place, patience time.Time, f func(ctx context.Context, addr string) error) error {
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	election := time.Now().Add(electionTime)
+	for pause := firstPause; ; pause = min(2*pause, time.Second) {
 		err := l.onceAtLeader(ctx, at, f)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrTopicNotFound) {
+		if err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil || !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrTopicNotFound) {
 			return err
 		}
 		again, findErr := l.place(ctx, at.topic, at.name, time.Now())
@@ -69,9 +81,14 @@ func (l *Log) atLeader(ctx context.Context, at *place, patience time.Time, f fun
 		case findErr == nil:
 			moved := again.leader != at.leader || again.epoch != at.epoch
 			*at = again
-			if moved && pause == 20*time.Millisecond {
+			if moved {
+				pause = firstPause / 2
 				continue
 			}
+		}
+		var code sarama.KError
+		if errors.As(err, &code) && election.After(patience) {
+			patience = election
 		}
 		if time.Until(patience) < pause {
 			return err

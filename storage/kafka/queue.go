@@ -43,10 +43,10 @@ type queue struct {
 	closed    bool
 	producer  *producer   // takes what is sent now
 	producers []*producer // that one, and older ones that still have messages
-	topics map[string]*topicQueue
-	ready  []*partQueue // with messages that the producer may have
-	calls  int          // not ended
-	idle   chan struct{}
+	topics    map[string]*topicQueue
+	ready     []*partQueue // with messages that the producer may have
+	calls     int          // not ended
+	idle      chan struct{}
 }
 
 // topicQueue is a topic to which events are appended.

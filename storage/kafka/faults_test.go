@@ -1,0 +1,367 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/kafka"
+)
+
+// A broker that is frozen holds up no call beyond its time, nor Close.
+func TestFrozenBroker(t *testing.T) {
+	var f freezer
+	c := cluster(t, kfake.NumBrokers(1), kfake.ListenFn(f.listen))
+	t.Cleanup(f.thaw) // so that the cluster can end
+	seed(t, c, "t", 1)
+	const timeout = time.Second
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs(), RequestTimeout: timeout})
+	write(t, l, "t", 0, 10)
+	mustPoll(t, l, storage.PollRequest{Topic: "t", Partition: "0", Start: 0})
+	f.freeze()
+	calls := map[string]func(ctx context.Context) error{
+		"Poll": func(ctx context.Context) error {
+			return l.Poll(ctx, storage.PollRequest{Topic: "t", Partition: "0", Start: 5}, new(storage.Batch))
+		},
+		"Bounds": func(ctx context.Context) error { _, _, err := l.Bounds(ctx, "t", "0"); return err },
+		"OffsetByTime": func(ctx context.Context) error {
+			_, err := l.OffsetByTime(ctx, "t", "0", time.Now(), storage.Nearest)
+			return err
+		},
+		"Topic":  func(ctx context.Context) error { _, err := l.Topic(ctx, "t"); return err },
+		"Topics": func(ctx context.Context) error { _, err := l.Topics(ctx); return err },
+		"CreateTopic": func(ctx context.Context) error {
+			_, err := l.CreateTopic(ctx, "new", storage.TopicConfig{})
+			return err
+		},
+		"Trim":        func(ctx context.Context) error { return l.Trim(ctx, "t", "0", 5) },
+		"Fingerprint": func(ctx context.Context) error { _, _, _, err := l.Fingerprint(ctx, "t", "0", 5); return err },
+	}
+	var wg sync.WaitGroup
+	for name, call := range calls {
+		wg.Go(func() {
+			began := time.Now()
+			err := call(context.Background())
+			if took := time.Since(began); took > 6*timeout || !errors.Is(err, storage.ErrUnavailable) {
+				t.Errorf("%s on a frozen broker: %v after %v, want ErrUnavailable in a few times %v", name, err, took, timeout)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), timeout/5)
+			defer cancel()
+			began = time.Now()
+			if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > timeout {
+				t.Errorf("%s with a deadline of %v: %v after %v", name, timeout/5, err, time.Since(began))
+			}
+		})
+	}
+	fate := make(chan error, 1)
+	err := l.Append(context.Background(), "t", []storage.Event{{Frame: number(10)}}, func(r []storage.Appended, err error) {
+		if err == nil {
+			err = r[0].Err
+		}
+		fate <- err
+	})
+	if err != nil {
+		t.Errorf("Append does not wait for the network, it returned %v", err)
+	}
+	wg.Wait()
+	began := time.Now()
+	if err := l.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if took := time.Since(began); took > 5*timeout {
+		t.Errorf("Close took %v", took)
+	}
+	select {
+	case err := <-fate:
+		if !errors.Is(err, storage.ErrClosed) && !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("an append that the broker never answered: %v", err)
+		}
+	default:
+		t.Errorf("Close has returned and an append is not reported")
+	}
+}
+
+// Leaders move while events are written and read: none is lost, none comes
+// twice, and each key keeps its order.
+func TestLeadersMove(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(3))
+	seed(t, c, "t", 4)
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs()})
+	const total = 4000
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ticker := time.NewTicker(150 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				ticker.Stop()
+				return
+			case <-ticker.C:
+				c.ShufflePartitionLeaders()
+			}
+		}
+	})
+	wg.Go(func() {
+		for n := 0; n < total; n += 20 {
+			writeKeyed(t, l, "t", n, n+20, func(n int) string { return fmt.Sprint("k", n%10) })
+		}
+	})
+	var mu sync.Mutex
+	seen := map[string]int{}
+	for i := range 4 {
+		wg.Go(func() {
+			last := map[int]int{}
+			b := new(storage.Batch)
+			for {
+				err := l.Poll(ctx, storage.PollRequest{Topic: "t", Partition: fmt.Sprint(i), Start: storage.Cursor, Wait: patience}, b)
+				if errors.Is(err, context.Canceled) {
+					return
+				}
+				if err != nil {
+					t.Errorf("poll: %v", err)
+					return
+				}
+				mu.Lock()
+				for _, r := range b.Records {
+					var n int
+					fmt.Sscan(id(r.Frame), &n)
+					if before, ok := last[n%10]; ok && n <= before {
+						t.Errorf("key %d: %d comes after %d", n%10, n, before)
+					}
+					last[n%10] = n
+					seen[id(r.Frame)]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	eventually(t, func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(seen) < total {
+			return fmt.Errorf("%d of %d are read", len(seen), total)
+		}
+		return nil
+	})
+	cancel()
+	wg.Wait()
+	for n, times := range seen {
+		if times != 1 {
+			t.Errorf("event %s is in the log %d times", n, times)
+		}
+	}
+}
+
+// Produce requests that fail once, or after they were carried out, are made
+// again and make no second record.
+func TestProduceIsRepeatedSafely(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(1))
+	seed(t, c, "t", 1)
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs()})
+	for i, code := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NotEnoughReplicas, kerr.KafkaStorageError} {
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: code, Count: 2})
+		r := write(t, l, "t", 10*i, 10*i+10)
+		for k := range r {
+			if want := int64(10*i + k); r[k].Offset != want {
+				t.Errorf("after %v event %d is reported at %d", code, want, r[k].Offset)
+			}
+		}
+	}
+	b := mustPoll(t, l, storage.PollRequest{Topic: "t", Partition: "0", Start: 0})
+	for i, r := range b.Records {
+		if id(r.Frame) != fmt.Sprint(i) || r.Offset != int64(i) {
+			t.Errorf("record %d at %d is event %s", i, r.Offset, id(r.Frame))
+		}
+	}
+	if len(b.Records) != 50 {
+		t.Errorf("there are %d records, want 50", len(b.Records))
+	}
+}
+
+// What the broker refuses for good fails alone, by name, and what comes after
+// it is written.
+func TestProduceIsRefused(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(1))
+	seed(t, c, "t", 1)
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs()})
+	write(t, l, "t", 0, 1)
+	for code, want := range map[*kerr.Error]error{
+		kerr.MessageTooLarge: storage.ErrTooLarge, kerr.InvalidRecord: storage.ErrInvalid, kerr.CorruptMessage: nil,
+	} {
+		count := 1
+		if code == kerr.CorruptMessage {
+			count = 3 // damaged on the way: sent again
+		}
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: code, Count: count})
+		results, err := storage.AppendWait(t.Context(), l, "t", []storage.Event{{Frame: number(1)}})
+		if err == nil {
+			err = results[0].Err
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("%v: %v, want %v", code, err, want)
+		}
+		write(t, l, "t", 2, 4)
+	}
+}
+
+// A topic that another program deletes and makes again, and that grows past
+// the old position, is noticed before one record of it is given out as the
+// old one's.
+func TestRecreatedByOthers(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(1))
+	seed(t, c, "t", 1)
+	var changes []string
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs(), Observe: kafka.Observe{
+		TopicChanged: func(topic, _, _ string) { changes = append(changes, topic) },
+	}})
+	write(t, l, "t", 0, 10)
+	old, err := l.Topic(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := storage.PollRequest{Topic: "t", Partition: "0", TopicID: old.ID, Start: storage.Cursor, MaxRecords: 5, Wait: patience}
+	mustPoll(t, l, req)
+	req.MaxRecords = 0
+	mustPoll(t, l, req)
+	if err := c.DeleteTopic("t"); err != nil {
+		t.Fatal(err)
+	}
+	seed(t, c, "t", 1)
+	other := open(t, kafka.Options{Brokers: c.ListenAddrs()})
+	write(t, other, "t", 100, 150)
+	b, err := poll(t, l, req)
+	if !errors.Is(err, storage.ErrTopicChanged) || len(b.Records) > 0 {
+		t.Fatalf("%v, %d records; want ErrTopicChanged", err, len(b.Records))
+	}
+	if len(changes) != 1 {
+		t.Errorf("the change was told %d times", len(changes))
+	}
+	// Who expects no identity reads the new topic from its beginning.
+	req.TopicID = ""
+	if b := mustPoll(t, l, req); b.Start != 0 || id(b.Records[0].Frame) != "100" {
+		t.Errorf("the new topic is read from %d, event %s", b.Start, id(b.Records[0].Frame))
+	}
+	// Writing goes on too, at the latest when it was noticed.
+	eventually(t, func() error {
+		results, err := storage.AppendWait(t.Context(), l, "t", []storage.Event{{Frame: number(150)}})
+		if err == nil {
+			err = results[0].Err
+		}
+		return err
+	})
+}
+
+// A broker that lags behind and tells an old identity is not believed.
+func TestOldIdentityIsNotBelieved(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(1))
+	seed(t, c, "t", 1)
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs()})
+	old, err := l.Topic(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DeleteTopic("t"); err != nil {
+		t.Fatal(err)
+	}
+	seed(t, c, "t", 1)
+	now, err := l.Topic(t.Context(), "t")
+	if err != nil || now.ID == old.ID {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	var lagging [16]byte
+	u := sarama.Uuid{}
+	copy(u[:], decode64(t, old.ID))
+	lagging = u
+	c.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return laggingMetadata(c, r, lagging)
+	})
+	if again, err := l.Topic(t.Context(), "t"); !errors.Is(err, storage.ErrUnavailable) {
+		t.Errorf("a broker that tells the old identity: %+v, %v; want ErrUnavailable", again, err)
+	}
+	c.DropControl()
+}
+
+func laggingMetadata(c *kfake.Cluster, r kmsg.Request, id [16]byte) (kmsg.Response, error, bool) {
+	req, ok := r.(*kmsg.MetadataRequest)
+	if !ok {
+		return nil, nil, false
+	}
+	res, ok := req.ResponseKind().(*kmsg.MetadataResponse)
+	if !ok {
+		return nil, nil, false
+	}
+	host, port, _ := strings.Cut(c.ListenAddrs()[0], ":")
+	b := kmsg.NewMetadataResponseBroker()
+	b.Host = host
+	if _, err := fmt.Sscan(port, &b.Port); err != nil {
+		return nil, err, true
+	}
+	topic, part := kmsg.NewMetadataResponseTopic(), kmsg.NewMetadataResponseTopicPartition()
+	topic.Topic, topic.TopicID = kmsg.StringPtr("t"), id
+	topic.Partitions = append(topic.Partitions, part)
+	res.Brokers, res.Topics = append(res.Brokers, b), append(res.Topics, topic)
+	return res, nil, true
+}
+
+// Without the right to make topics, the error says what to create.
+func TestMissingTopicSaysWhatToCreate(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(1))
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs(), Partitions: 6, Replicas: 3})
+	_, err := l.EnsureTopic(t.Context(), "orders_DLQ")
+	want := "kafka-topics.sh --bootstrap-server " + c.ListenAddrs()[0] + " --create --topic orders_DLQ --partitions 6 --replication-factor 3"
+	if !errors.Is(err, storage.ErrTopicNotFound) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v; want ErrTopicNotFound and %q", err, want)
+	}
+	fates := make(chan error, 1)
+	if err := l.Append(t.Context(), "orders_DLQ", []storage.Event{{Frame: number(1)}}, func(_ []storage.Appended, err error) { fates <- err }); err != nil {
+		t.Fatalf("append: %v", err)
+	}
+	if err := <-fates; !errors.Is(err, storage.ErrTopicNotFound) || !strings.Contains(err.Error(), want) {
+		t.Errorf("append: %v", err)
+	}
+}
+
+// No broker is reached: Open says so, and names them.
+func TestOpenWithoutBroker(t *testing.T) {
+	_, err := kafka.Open(t.Context(), kafka.Options{Brokers: []string{"127.0.0.1:1"}, Dir: t.TempDir(), RequestTimeout: time.Second})
+	if !errors.Is(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Settings that cannot be meant are refused.
+func TestOptions(t *testing.T) {
+	good := kafka.Options{Brokers: []string{"127.0.0.1:1"}, Dir: t.TempDir()}
+	for name, spoil := range map[string]func(o *kafka.Options){
+		"no brokers":  func(o *kafka.Options) { o.Brokers = nil },
+		"no dir":      func(o *kafka.Options) { o.Dir = "" },
+		"partitions":  func(o *kafka.Options) { o.Partitions = 1025 },
+		"replicas":    func(o *kafka.Options) { o.Replicas = -1 },
+		"format":      func(o *kafka.Options) { o.Format = "avro" },
+		"compression": func(o *kafka.Options) { o.Compression = "rar" },
+		"record":      func(o *kafka.Options) { o.MaxRecordBytes = 7 },
+		"queue":       func(o *kafka.Options) { o.QueueBytes = -1 },
+		"fetch":       func(o *kafka.Options) { o.FetchBytes = 1 },
+		"timeout":     func(o *kafka.Options) { o.RequestTimeout = -1 },
+		"mechanism":   func(o *kafka.Options) { o.SASL.Mechanism = "GSSAPI" },
+		"password":    func(o *kafka.Options) { o.SASL = kafka.SASL{Mechanism: kafka.MechanismPlain, User: "u"} },
+		"token":       func(o *kafka.Options) { o.SASL.Mechanism = kafka.MechanismOAuth },
+	} {
+		o := good
+		spoil(&o)
+		if _, err := kafka.Open(t.Context(), o); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+}

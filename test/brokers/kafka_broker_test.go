@@ -1,0 +1,91 @@
+//go:build brokers
+
+package brokers_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// kafkaBroker is a real broker of one node that ends with the test.
+type kafkaBroker struct {
+	install, data string
+	port          int
+	env           []string
+}
+
+// startKafka installs Kafka where it is not, into .cache of the repository, and
+// starts a broker with these extra lines in its settings. What is missing for
+// that fails the test.
+func startKafka(t *testing.T, props string) *kafkaBroker {
+	t.Helper()
+	for program, install := range map[string]string{
+		"java": "Java 17 or newer (apt-get install openjdk-17-jre-headless)", "mvn": "Maven 3.8 or newer (apt-get install maven)",
+	} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Fatalf("%s is missing: install %s", program, install)
+		}
+	}
+	cache, err := filepath.Abs("../../.cache/kafka")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kafkaBroker{install: cache, data: t.TempDir(), port: freePorts(t), env: append(os.Environ(), "KAFKA_EXTRA_PROPS="+props)}
+	k.script(t, "install", cache)
+	k.start(t)
+	t.Cleanup(func() { k.script(t, "stop", k.data) })
+	return k
+}
+
+// script runs kafka.sh. Where it fails the test fails with what it said, the
+// end of the broker's log included.
+func (k *kafkaBroker) script(t testing.TB, args ...string) {
+	t.Helper()
+	cmd := exec.Command("bash", append([]string{"kafka.sh"}, args...)...)
+	cmd.Env = k.env
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("kafka.sh %q: %v\n%s", args, err, said.Bytes())
+	}
+	t.Logf("%s", bytes.TrimSpace(said.Bytes()))
+}
+
+func (k *kafkaBroker) start(t testing.TB) {
+	t.Helper()
+	k.script(t, "start", k.install, strconv.Itoa(k.port), k.data)
+}
+
+// kill ends the broker at once; its data stays.
+func (k *kafkaBroker) kill(t testing.TB) {
+	t.Helper()
+	k.script(t, "kill9", k.data)
+}
+
+func (k *kafkaBroker) addrs() []string { return []string{fmt.Sprintf("127.0.0.1:%d", k.port)} }
+
+// freePorts finds a port that is free together with the next one.
+func freePorts(t *testing.T) int {
+	t.Helper()
+	for range 50 {
+		a, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := a.Addr().(*net.TCPAddr).Port
+		b, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+1))
+		a.Close()
+		if err == nil {
+			b.Close()
+			return port
+		}
+	}
+	t.Fatal("no two free ports side by side")
+	return 0
+}

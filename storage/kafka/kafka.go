@@ -75,12 +75,12 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 	l := &Log{opts: opts, links: newLinks(opts), cursors: cursors, states: newStates()}
 	l.meta = newMetadata(opts, l.links)
 	l.closing, l.close = context.WithCancel(context.Background())
-	l.queue = newQueue(l)
 	if _, err := l.meta.all(ctx); err != nil {
 		l.close()
 		l.links.close()
 		return nil, errors.Join(fmt.Errorf("kafka: cannot use the brokers %q, check kafka.brokers, kafka.tls and kafka.sasl: %w", opts.Brokers, err), cursors.Close())
 	}
+	l.queue = newQueue(l)
 	l.wg.Go(l.keep)
 	return l, nil
 }

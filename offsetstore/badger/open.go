@@ -29,7 +29,7 @@ const dbDir = "badger"
 func Open(dir string, o Options) (*Store, error) {
 	o = o.withDefaults()
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("offset store: cannot make the directory: %w", err)
+		return nil, fmt.Errorf("offset store: cannot make directory %s: %w", dir, err)
 	}
 	lock, err := lockDir(dir, o.Logger)
 	if err != nil {
@@ -75,6 +75,9 @@ func (s *Store) open() error {
 	}
 	if err := s.write(nil, nil, meta{seq: 1}); err != nil {
 		return err
+	}
+	if err := errors.Join(s.db.Sync(), syncDir(s.path())); err != nil { // whatever Options.NoSync
+		return fmt.Errorf("offset store %s: %w", s.dir, err)
 	}
 	f.state = stateReady
 	return writeFormat(s.dir, f)

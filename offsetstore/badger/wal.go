@@ -47,6 +47,9 @@ func logNumbers(dir string) (map[int]int64, error) {
 			continue
 		}
 		info, err := f.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // flushed meanwhile
+		}
 		if err != nil {
 			return nil, fmt.Errorf("offset store: %w", err)
 		}

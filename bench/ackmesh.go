@@ -12,6 +12,7 @@ import (
 	"github.com/ackmesh/ackmesh/bench/load"
 	ackmesh "github.com/ackmesh/ackmesh/clients/go"
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/server/auth"
 )
 
 // mesh is the load.Driver of Ackmesh: its own Go client with its defaults.
@@ -21,7 +22,8 @@ type mesh struct {
 }
 
 func openMesh(spec load.Spec) (load.Driver, error) {
-	cc, err := grpc.NewClient(spec.Admin, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	cc, err := grpc.NewClient(spec.Admin, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithPerRPCCredentials(auth.Bearer{Token: spec.Token, Plaintext: true}))
 	if err != nil {
 		return nil, err
 	}

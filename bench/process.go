@@ -16,11 +16,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/ackmesh/ackmesh/server/auth"
 )
 
 // process is a server process.
 type process struct {
 	address, admin string
+	token          string // of operators
 	cmd            *exec.Cmd
 	output         *bytes.Buffer
 	ended          chan error
@@ -153,6 +156,9 @@ func startMesh(command []string, data string) (*process, error) {
 		res, err := healthpb.NewHealthClient(cc).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
 		if err == nil && res.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 			err = fmt.Errorf("health is %v", res.GetStatus())
+		}
+		if err == nil {
+			s.token, err = auth.ReadAdminToken(data)
 		}
 		return err
 	})

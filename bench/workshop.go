@@ -125,7 +125,7 @@ func (w *workshop) measure(ctx context.Context, sys system, sc scenario, round i
 	if profile != "" {
 		spec.Profile = profile
 	}
-	spec.Address, spec.Admin, spec.ServerPID = srv.address, srv.admin, srv.pid()
+	spec.Address, spec.Admin, spec.Token, spec.ServerPID = srv.address, srv.admin, srv.token, srv.pid()
 	res, err = runLoad(ctx, sys.load, spec)
 	if stopErr := srv.stop(); stopErr != nil {
 		err = errors.Join(err, stopErr)

@@ -32,7 +32,7 @@ func (s *Server) openBackend() (storage.Backend, error) {
 			Partitions: s.cfg.Topics.Partitions, NoAutoCreate: !s.cfg.Topics.AutoCreate,
 			Retention: orNever(s.cfg.Retention.Age), MaxBytes: int64(s.cfg.Retention.Size),
 			CheckpointInterval: orNever(s.cfg.Checkpoint.Interval), NoSync: !s.cfg.Sync,
-			Writable: s.core.guard.check, Logger: s.log,
+			Writable: s.core.guard.check, Logger: s.log, Observe: s.meters.ofLog(),
 		})
 		if err != nil {
 			return nil, err
@@ -53,6 +53,7 @@ func (s *Server) openStore() (offsetstore.Store, error) {
 	}
 	st, err := badger.Open(filepath.Join(s.cfg.Data, offsetsDir), badger.Options{
 		NoSync: !s.cfg.Sync, Writable: s.core.guard.check, Room: s.core.guard.room, Logger: s.log,
+		Observe: s.meters.ofOffsets(),
 	})
 	if err != nil {
 		return nil, err

@@ -55,9 +55,14 @@ type Config struct {
 	// the first start and kept in the data directory.
 	InstanceID string `key:"instance-id"`
 
-	// Insecure allows listeners that other machines reach although nothing
-	// protects them. Default false.
+	// Insecure allows listeners that other machines reach without TLS, and
+	// without tokens for what is not the operators'. Default false.
 	Insecure bool `key:"insecure"`
+
+	// TLS secures the listeners.
+	TLS TLSConfig `key:"tls"`
+	// Auth says who may do what.
+	Auth AuthConfig `key:"auth"`
 
 	// Topics is about topics and their partitions.
 	Topics TopicsConfig `key:"topics"`
@@ -233,6 +238,14 @@ type LimitsConfig struct {
 	// PublishEvents is how many events a publish request may have: 1 to
 	// 1,000,000. Default 10,000.
 	PublishEvents int `key:"publish-events"`
+	// CallsPerSecond is how many calls and streams all clients together may
+	// begin in a second, with a burst of twice as many; health checks are not
+	// counted. More are RESOURCE_EXHAUSTED. Default 0: no bound.
+	CallsPerSecond float64 `key:"calls-per-second"`
+	// ResetsPerSecond is how many resets of positions are done in a second,
+	// with a burst of twice as many. More are RESOURCE_EXHAUSTED. Default 10. 0:
+	// no bound.
+	ResetsPerSecond float64 `key:"resets-per-second"`
 }
 
 // LogConfig is about the instance's own messages, which go to standard error.
@@ -278,7 +291,7 @@ func Defaults() Config {
 		Subscriber: SubscriberConfig{Expiry: 14 * 24 * time.Hour},
 		Limits: LimitsConfig{
 			Streams: 20_000, SubscriptionsPerStream: 1000,
-			PublishBytes: 64 * MiB, PublishEvents: 10_000,
+			PublishBytes: 64 * MiB, PublishEvents: 10_000, ResetsPerSecond: 10,
 		},
 		Log:       LogConfig{Level: "info", Format: "text"},
 		Keepalive: KeepaliveConfig{Time: 20 * time.Second, Timeout: 10 * time.Second},

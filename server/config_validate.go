@@ -19,6 +19,7 @@ import (
 func (c Config) Validate() error {
 	var p problems
 	c.checkListeners(&p)
+	c.checkSecurity(&p)
 	c.checkStorage(&p)
 	c.checkTimes(&p)
 	c.checkDelivery(&p)
@@ -51,14 +52,8 @@ func (c Config) checkListeners(p *problems) {
 	for _, l := range []struct{ key, addr string }{
 		{"listen", c.Listen}, {"http-listen", c.HTTPListen}, {"admin-listen", c.AdminListen},
 	} {
-		host, err := splitAddress(l.addr)
-		if err != nil {
+		if _, err := splitAddress(l.addr); err != nil {
 			p.add(l.key, "%w", err)
-			continue
-		}
-		if !c.Insecure && !isLoopback(host) {
-			p.add(l.key, "other machines can reach %s, and TLS and tokens, which would protect it, are not built yet: "+
-				"listen on a loopback address such as 127.0.0.1, or set insecure=true if everyone on that network may do everything", l.addr)
 		}
 	}
 	c.checkAdvertise(p)
@@ -184,8 +179,17 @@ func (c Config) checkBounds(p *problems) {
 	within(p, "limits.subscriptions-per-stream", c.Limits.SubscriptionsPerStream, 1, 100_000)
 	within(p, "limits.publish-bytes", c.Limits.PublishBytes, KiB, GiB)
 	within(p, "limits.publish-events", c.Limits.PublishEvents, 1, 1_000_000)
+	rateOf(p, "limits.calls-per-second", c.Limits.CallsPerSecond)
+	rateOf(p, "limits.resets-per-second", c.Limits.ResetsPerSecond)
 	oneOf(p, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(p, "log.format", c.Log.Format, "text", "json")
+}
+
+// rateOf checks a number of things a second; 0 is no bound.
+func rateOf(p *problems, key string, v float64) {
+	if v != 0 && !(v >= 0.001 && v <= 1e9) { // also refuses NaN
+		p.add(key, "%v is out of range: 0.001 to 1e+09, or 0 for no bound", v)
+	}
 }
 
 // window checks that a window's maximum is from low to high, and its default

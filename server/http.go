@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/test/bufconn"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 )
@@ -20,15 +21,20 @@ import (
 // serveHTTP serves /session/recommend, /healthz, /readyz and /metrics.
 func (s *Server) serveHTTP(l net.Listener, failed chan<- error) (stop func(time.Duration)) {
 	mux := http.NewServeMux()
-	closeGateway := s.gateway(mux)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, true, "alive") })
+	closeGateway := s.gateway(mux, failed)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, "alive") })
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry(), promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", s.guardMetrics(promhttp.HandlerFor(s.meters.registry, promhttp.HandlerOpts{})))
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, MaxHeaderBytes: 1 << 16}
+	serve := srv.Serve
+	if s.security.http != nil {
+		srv.TLSConfig = s.security.http.config()
+		serve = func(l net.Listener) error { return srv.ServeTLS(l, "", "") }
+	}
 	s.serving.Add(1)
 	go func() {
 		defer s.serving.Done()
-		if err := srv.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("serve %s: %w", l.Addr(), err)
 		}
 	}()
@@ -42,13 +48,22 @@ func (s *Server) serveHTTP(l net.Listener, failed chan<- error) (stop func(time.
 	}
 }
 
-// gateway serves Session over HTTP by calling the gRPC listener, so that its
-// interceptors apply.
-func (s *Server) gateway(mux *http.ServeMux) (stop func()) {
-	conn, err := grpc.NewClient("passthrough:///"+s.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+// gatewayBuffer is what a connection within the process holds.
+const gatewayBuffer = 64 << 10
+
+// gateway serves Session over HTTP by calls of gRPC within the process, so that
+// its interceptors apply: tokens, limits, metrics. It has a gRPC server of its
+// own, since the one for applications may want TLS and certificates of clients.
+func (s *Server) gateway(mux *http.ServeMux, failed chan<- error) (stop func()) {
+	inner := s.newGRPC(nil, s.dataChain())
+	s.edge.registerLocal(inner)
+	pipe := bufconn.Listen(gatewayBuffer)
+	s.goServe(inner, pipe, failed)
+	conn, err := grpc.NewClient("passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
 	if err != nil {
 		s.log.Error("no /session/recommend over HTTP", "error", err)
-		return func() {}
+		return inner.Stop
 	}
 	gw := runtime.NewServeMux()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -56,19 +71,24 @@ func (s *Server) gateway(mux *http.ServeMux) (stop func()) {
 		s.log.Error("no /session/recommend over HTTP", "error", err)
 	}
 	mux.Handle("/session/recommend", http.MaxBytesHandler(gw, 1<<20))
-	return func() { cancel(); _ = conn.Close() }
+	return func() {
+		cancel()
+		_ = conn.Close() // its calls have ended
+		inner.Stop()
+	}
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	res, err := s.health.Check(r.Context(), &healthpb.HealthCheckRequest{})
-	ok := err == nil && res.GetStatus() == healthpb.HealthCheckResponse_SERVING
-	reply(w, ok, map[bool]string{true: "ready", false: "not ready"}[ok])
+	if err != nil || res.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		reply(w, http.StatusServiceUnavailable, "not ready")
+		return
+	}
+	reply(w, http.StatusOK, "ready")
 }
 
-func reply(w http.ResponseWriter, ok bool, text string) {
+func reply(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if !ok {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
+	w.WriteHeader(code)
 	_, _ = w.Write([]byte(text + "\n")) // the client may be gone
 }

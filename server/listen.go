@@ -1,25 +1,17 @@
 package server
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"net"
-	"runtime/debug"
-	"strings"
 	"time"
 
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/channelz/service"
-	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/experimental"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 	"github.com/ackmesh/ackmesh/server/admin"
@@ -31,11 +23,7 @@ import (
 const streamWindow = 4 << 20
 
 func init() {
-	// Tiers of powers of two, not cleared: the default pool clears what it
-	// hands out and has nothing between 32 KiB and 1 MiB.
-	if pool, err := mem.NewBinaryTieredBufferPool(8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24); err == nil {
-		experimental.SetDefaultBufferPool(pool)
-	}
+	experimental.SetDefaultBufferPool(rpc.NewBufferPool())
 }
 
 type listeners struct{ grpc, http, admin net.Listener }
@@ -79,11 +67,11 @@ func addrOf(l net.Listener) string {
 
 // serve starts serving on all listeners. stopHTTP ends the HTTP one.
 func (s *Server) serve(ls listeners, failed chan<- error) (stopHTTP func(time.Duration)) {
-	s.grpc = s.newGRPC()
+	s.grpc = s.newGRPC(s.security.data, s.dataChain())
 	s.edge.register(s.grpc)
 	s.goServe(s.grpc, ls.grpc, failed)
 	if ls.admin != nil {
-		s.admin = s.newGRPC()
+		s.admin = s.newGRPC(s.security.admin, s.adminChain())
 		s.edge.registerAdmin(s.admin)
 		s.goServe(s.admin, ls.admin, failed)
 	}
@@ -103,13 +91,12 @@ func (s *Server) goServe(g *grpc.Server, l net.Listener, failed chan<- error) {
 	}()
 }
 
-func (s *Server) newGRPC() *grpc.Server {
-	unary := []grpc.UnaryServerInterceptor{logging.UnaryServerInterceptor(s.rpcLogger(), logOptions...), s.gateUnary, recovery.UnaryServerInterceptor(s.recovered())}
-	stream := []grpc.StreamServerInterceptor{logging.StreamServerInterceptor(s.rpcLogger(), logOptions...), s.gateStream, recovery.StreamServerInterceptor(s.recovered())}
+// newGRPC makes a gRPC server; nil certificates: without TLS.
+func (s *Server) newGRPC(certs *certificates, c chain) *grpc.Server {
 	k := s.cfg.Keepalive
-	return grpc.NewServer(append([]grpc.ServerOption{
+	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(rpc.Codec{}),
-		grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...),
+		grpc.ChainUnaryInterceptor(c.unary...), grpc.ChainStreamInterceptor(c.stream...),
 		grpc.MaxRecvMsgSize(int(s.cfg.Limits.PublishBytes) + 1<<16),
 		grpc.MaxSendMsgSize(1 << 30),
 		grpc.MaxConcurrentStreams(uint32(s.cfg.Limits.Streams)),
@@ -118,58 +105,11 @@ func (s *Server) newGRPC() *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: k.Time, Timeout: k.Timeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
-	}, s.parts.ServerOptions...)...)
-}
-
-// logOptions: calls are logged when they end badly, not each.
-var logOptions = []logging.Option{
-	logging.WithLogOnEvents(logging.FinishCall),
-	logging.WithLevels(func(c codes.Code) logging.Level {
-		switch c {
-		case codes.Internal, codes.Unknown, codes.DataLoss:
-			return logging.LevelError
-		}
-		return logging.LevelDebug
-	}),
-}
-
-func (s *Server) rpcLogger() logging.Logger {
-	return logging.LoggerFunc(func(ctx context.Context, lvl logging.Level, msg string, fields ...any) {
-		s.log.Log(ctx, slog.Level(lvl), msg, fields...)
-	})
-}
-
-// recovered turns a panic into INTERNAL, logged with its stack.
-func (s *Server) recovered() recovery.Option {
-	return recovery.WithRecoveryHandlerContext(func(_ context.Context, p any) error {
-		s.log.Error("panic in a call", "panic", p, "stack", string(debug.Stack()))
-		return status.Error(codes.Internal, "internal error, logged by the server")
-	})
-}
-
-// open without being ready: health, reflection, channelz.
-func alwaysOpen(method string) bool { return strings.HasPrefix(method, "/grpc.") }
-
-// gate refuses calls while the stores are not open.
-func (s *Server) gate(method string) error {
-	if s.ready.Load() || alwaysOpen(method) {
-		return nil
 	}
-	return status.Error(codes.Unavailable, "the instance is starting or stopping: try again, maybe elsewhere")
-}
-
-func (s *Server) gateUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if err := s.gate(info.FullMethod); err != nil {
-		return nil, err
+	if certs != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(certs.config())))
 	}
-	return next(ctx, req)
-}
-
-func (s *Server) gateStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if err := s.gate(info.FullMethod); err != nil {
-		return err
-	}
-	return next(srv, ss)
+	return grpc.NewServer(append(opts, s.parts.ServerOptions...)...)
 }
 
 // edge is the services of an instance. They are registered before the stores
@@ -182,7 +122,7 @@ type edge struct {
 
 // bind gives the services what they work on.
 func (e *edge) bind(c *core) {
-	e.mesh.Bind(c.pub, c.d, e.s.limits())
+	e.mesh.Bind(c.pub, c.d, e.s.limits(), e.s.authorizer())
 	e.admin.Bind(c.backend, c.store, c.d)
 }
 
@@ -194,6 +134,9 @@ func (e *edge) register(g *grpc.Server) {
 	pb.RegisterLiteServer(g, rpc.Lite{Backend: e.s.cfg.Storage})
 	e.common(g)
 }
+
+// registerLocal registers what the HTTP listener passes on.
+func (e *edge) registerLocal(g *grpc.Server) { rpc.NewSession(e.s.instances).Register(g) }
 
 func (e *edge) registerAdmin(g *grpc.Server) {
 	pb.RegisterAdminServer(g, &e.admin)

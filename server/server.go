@@ -19,6 +19,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/server/audit"
+	"github.com/ackmesh/ackmesh/server/auth"
 	"github.com/ackmesh/ackmesh/server/dispatch"
 	"github.com/ackmesh/ackmesh/server/recommend"
 	"github.com/ackmesh/ackmesh/server/rpc"
@@ -57,6 +59,12 @@ type Server struct {
 	addr   atomic.Pointer[Addresses]
 	up     chan struct{} // closed once ready
 
+	meters   *meters
+	security security
+	calls    *limiter
+	resets   *limiter
+	reloads  reloads
+
 	serving sync.WaitGroup
 	core    core
 }
@@ -69,6 +77,8 @@ type core struct {
 	guard   guard
 	d       *dispatch.Dispatcher
 	pub     *rpc.Publisher
+	tokens  *auth.Keeper
+	audit   *audit.Log // nil: only logged
 }
 
 // Addresses are what an instance listens on.
@@ -89,6 +99,9 @@ func NewWithParts(cfg Config, logger *slog.Logger, parts Parts) (*Server, error)
 	}
 	s := &Server{cfg: cfg, parts: parts, log: logger, health: health.NewServer(), up: make(chan struct{})}
 	s.edge = &edge{s: s}
+	s.meters = newMeters(s)
+	s.calls = newLimiter(cfg.Limits.CallsPerSecond, "calls")
+	s.resets = newLimiter(cfg.Limits.ResetsPerSecond, "resets")
 	return s, nil
 }
 
@@ -106,6 +119,9 @@ func (s *Server) Addresses() *Addresses { return s.addr.Load() }
 // cursors are saved; everything is closed. It returns nil after an orderly stop.
 func (s *Server) Run(ctx context.Context) error {
 	s.setHealth(healthpb.HealthCheckResponse_NOT_SERVING)
+	if err := s.readSecurity(); err != nil {
+		return err
+	}
 	ls, err := s.listen()
 	if err != nil {
 		return err
@@ -139,7 +155,7 @@ func (s *Server) serveUntil(ctx context.Context, failed <-chan error) error {
 func (s *Server) open(ctx context.Context) error {
 	c := &s.core
 	var err error
-	if s.parts.Backend == nil && s.cfg.Storage != StorageMemory {
+	if s.keepsData() {
 		if err := makeDataDir(s.cfg.Data); err != nil {
 			return err
 		}
@@ -157,6 +173,9 @@ func (s *Server) open(ctx context.Context) error {
 		c.backend = s.parts.Wrap(c.backend)
 	}
 	if c.id, err = s.instanceID(); err != nil {
+		return err
+	}
+	if err = s.openAccess(); err != nil {
 		return err
 	}
 	if c.d, err = dispatch.New(ctx, s.dispatchConfig(), c.backend, c.store); err != nil {
@@ -268,7 +287,11 @@ func (s *Server) shutdown(stopHTTP func(time.Duration)) error {
 // close closes the log and the store.
 func (s *Server) close() error {
 	c := &s.core
+	s.noReload()
 	var errs []error
+	if c.audit != nil {
+		errs = append(errs, c.audit.Close())
+	}
 	if c.backend != nil {
 		errs = append(errs, c.backend.Close())
 	}

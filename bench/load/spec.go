@@ -21,6 +21,8 @@ type Spec struct {
 	Scenario string
 	// Address and Admin are where the server listens.
 	Address, Admin string
+	// Token is what operators show.
+	Token string
 	// ServerPID is the server's process, whose CPU time and memory are read.
 	ServerPID int
 	// Profile begins the names of files for CPU profiles of this process, one of

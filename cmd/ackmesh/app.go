@@ -39,6 +39,9 @@ type runner interface {
 	// Run serves until ctx ends or serving fails, and then until all has been
 	// closed in an orderly way.
 	Run(ctx context.Context) error
+	// Reload reads again what can change without a restart. It may be called
+	// at any time.
+	Reload() error
 }
 
 // newApp returns the app of the real world.
@@ -128,7 +131,7 @@ and keeps for each subscriber what it has finished.
 	root.AddCommand(
 		a.serveCommand(), a.publishCommand(), a.subscribeCommand(),
 		a.topicsCommand(), a.offsetsCommand(), a.subscribersCommand(), a.clientsCommand(), a.dlqCommand(), a.recommendCommand(),
-		a.versionCommand(),
+		a.tokenCommand(), a.versionCommand(),
 	)
 	return root
 }

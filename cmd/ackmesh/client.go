@@ -26,7 +26,14 @@ func (a *app) clientFlags(cmd *cobra.Command, f *clientFlags) {
 
 // dial makes a client and sees whether a server answers.
 func (a *app) dial(ctx context.Context, f *clientFlags, cfg ackmesh.Config) (*ackmesh.Client, error) {
-	cfg.Addresses, cfg.Direct = []string{f.addr}, f.direct
+	cfg.Addresses, cfg.Direct, cfg.AllowPlaintextToken = []string{f.addr}, f.direct, f.plaintextTokens
+	var err error
+	if cfg.TLS, err = f.tlsConfig(); err != nil {
+		return nil, err
+	}
+	if cfg.Token, err = f.shown(f.addr); err != nil {
+		return nil, err
+	}
 	cfg.Logger = slog.New(slog.NewTextHandler(a.errOut, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()

@@ -21,7 +21,13 @@ const (
 	envConfig = envPrefix + "CONFIG" // the file, as --config
 	envServer = envPrefix + "SERVER" // as --server of the other commands
 	envAdmin  = envPrefix + "ADMIN"  // as --admin of the other commands
+
+	envToken      = envPrefix + "TOKEN"       // as --token of publish and subscribe
+	envAdminToken = envPrefix + "ADMIN_TOKEN" // as --token of operators' commands
+	envCA         = envPrefix + "CA"          // as --tls-ca of the other commands
 )
+
+var otherEnv = []string{envConfig, envServer, envAdmin, envToken, envAdminToken, envCA}
 
 // layer is one source of settings.
 type layer []entry
@@ -105,7 +111,7 @@ func envLayer(environ []string) (layer, error) {
 	var errs []error
 	for _, assignment := range environ {
 		name, text, _ := strings.Cut(assignment, "=")
-		if !strings.HasPrefix(name, envPrefix) || slices.Contains([]string{envConfig, envServer, envAdmin}, name) {
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(otherEnv, name) {
 			continue
 		}
 		key, ok := byName[name]

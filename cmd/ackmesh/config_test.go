@@ -41,6 +41,9 @@ type runFunc func(context.Context) error
 
 func (f runFunc) Run(ctx context.Context) error { return f(ctx) }
 
+// Reload has nothing to read.
+func (runFunc) Reload() error { return nil }
+
 func TestConfigPrecedence(t *testing.T) {
 	file := "data: /file\ntopics:\n  partitions: 3\n  refresh: 1m\nlog.level: warn\nack-timeout:\n  default: 3s\n"
 	env := []string{"ACKMESH_DATA=/env", "ACKMESH_TOPICS_PARTITIONS=5", "ACKMESH_SERVER=elsewhere:1", "HOME=/root"}
@@ -95,7 +98,7 @@ func TestConfigErrors(t *testing.T) {
 	}{
 		{"unknown in the file", "lisen: x\n", nil, nil, []string{"mesh.yaml:1: lisen is no setting", "did you mean listen?"}},
 		{"unknown in a group", "topics:\n  partition: 4\n", nil, nil, []string{"mesh.yaml:2: topics.partition is no setting", "topics.partitions"}},
-		{"unknown group", "tls:\n  cert: x\n", nil, nil, []string{"mesh.yaml:1: tls is no setting"}},
+		{"unknown group", "tsl:\n  cert: x\n", nil, nil, []string{"mesh.yaml:1: tsl is no setting"}},
 		{"group as a value", "topics: 4\n", nil, nil, []string{"mesh.yaml:1: topics is a group", "topics.partitions"}},
 		{"setting as a group", "listen:\n  host: x\n", nil, nil, []string{"mesh.yaml:1: listen must have one value"}},
 		{"setting without a value", "listen:\n", nil, nil, []string{"mesh.yaml:1: listen must have one value"}},
@@ -188,6 +191,7 @@ func draw(t *rapid.T, s setting) {
 		*p = rapid.Int64().Draw(t, s.key)
 	case *float64:
 		*p = rapid.Float64().Draw(t, s.key)
+	case *server.Secret: // printed as asterisks
 	default:
 		t.Fatalf("%s is of a type that no test knows: %s", s.key, s.field.Type())
 	}

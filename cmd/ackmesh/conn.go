@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
 
@@ -18,17 +17,20 @@ type target struct {
 	addr string
 	// timeout bounds the command; 0: it may take for ever.
 	timeout time.Duration
+	access
 }
 
 // serverFlags adds --server to a command.
 func (a *app) serverFlags(cmd *cobra.Command, t *target) {
 	cmd.Flags().StringVar(&t.addr, "server", a.envOr(envServer, "127.0.0.1:7460"), "host:port of the server (environment: "+envServer+")")
+	a.accessFlags(cmd.Flags(), &t.access, false)
 }
 
 // adminFlags adds --admin and --timeout to a command and those below it.
 func (a *app) adminFlags(cmd *cobra.Command, t *target) {
 	cmd.PersistentFlags().StringVar(&t.addr, "admin", a.envOr(envAdmin, "127.0.0.1:7462"), "host:port of the server's admin listener (environment: "+envAdmin+")")
 	cmd.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second, "how long to wait for the answer")
+	a.accessFlags(cmd.PersistentFlags(), &t.access, true)
 }
 
 // envOr returns the value of an environment variable, or what holds without it.
@@ -42,7 +44,11 @@ func (a *app) envOr(name, otherwise string) string {
 // call runs f with a connection to the target. What f returns is told with the
 // target's address.
 func (t *target) call(ctx context.Context, f func(context.Context, *grpc.ClientConn) error) error {
-	conn, err := grpc.NewClient(t.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	opts, err := t.dialOptions(t.addr)
+	if err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient(t.addr, opts...)
 	if err != nil {
 		return usageError{fmt.Errorf("%q is no address of a server: %w", t.addr, err)}
 	}
@@ -76,8 +82,11 @@ func (e serverError) Unwrap() error { return e.err }
 func (e serverError) Error() string {
 	st := statusOf(e.err)
 	text := fmt.Sprintf("%s: %s: %s", e.addr, codeName(st.Code()), st.Message())
-	if st.Code() == codes.Unavailable {
+	switch st.Code() {
+	case codes.Unavailable:
 		text += " (is a server running there? 'ackmesh serve' starts one)"
+	case codes.Unauthenticated:
+		text += " (--token, --token-file, or for operators --data with the server's data directory)"
 	}
 	return text
 }

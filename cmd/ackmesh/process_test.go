@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,6 +19,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/ackmesh/ackmesh/server"
 )
 
 // patience is how long a test waits for another process before it gives up.
@@ -111,13 +114,22 @@ type mesh struct {
 	*process
 	grpc, http, admin, data string
 	args                    []string
+	environ                 []string
 }
+
+// memoryToken is the admin token of servers in memory, which keep none.
+const memoryToken = "the-admin-token-of-a-server-in-memory"
 
 // startMesh starts a server on a data directory and waits until it serves.
 func startMesh(t *testing.T, data string, args ...string) *mesh {
 	t.Helper()
 	m := &mesh{grpc: freeAddress(t), http: freeAddress(t), admin: freeAddress(t), data: data}
 	m.args = append([]string{"serve", "--listen", m.grpc, "--http-listen", m.http, "--admin-listen", m.admin, "--data", data}, args...)
+	m.environ = []string{envServer + "=" + m.grpc, envAdmin + "=" + m.admin, envName("data") + "=" + data}
+	if slices.Contains(args, server.StorageMemory) {
+		m.args = append(m.args, "--auth.admin-token", memoryToken)
+		m.environ = append(m.environ, envAdminToken+"="+memoryToken)
+	}
 	m.restart(t)
 	return m
 }
@@ -181,7 +193,7 @@ func freeAddress(t *testing.T) string {
 // run runs a command against the server, within the test.
 func (m *mesh) run(t *testing.T, args ...string) output {
 	t.Helper()
-	return call(t, func(a *app) { a.environ = []string{envServer + "=" + m.grpc, envAdmin + "=" + m.admin} }, args...)
+	return call(t, func(a *app) { a.environ = m.environ }, args...)
 }
 
 // flights is the data set of the tour.

@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
 	"strings"
+	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,7 +25,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Short: "Start a server",
 		Long: `Start a server. It runs until SIGTERM or SIGINT, then takes acks for a while
 longer (drain.grace), saves what it knows and ends; a second signal ends it at
-once.
+once. SIGHUP makes it read certificates and tokens again, and open its audit log
+anew; what cannot be read stays as it was.
 
 Every setting is a flag, an environment variable (ACKMESH_ and the name in
 capitals, with _ for . and -) and a key of the YAML file. Flags come before the
@@ -64,7 +69,30 @@ func (a *app) serve(cmd *cobra.Command, cfg server.Config) error {
 	if err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}
+	defer a.reloadOnHangup(srv)()
 	return srv.Run(cmd.Context())
+}
+
+// reloadOnHangup has a server reload with each SIGHUP, until stop is called.
+func (a *app) reloadOnHangup(srv runner) (stop func()) {
+	hangup, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(hangup, syscall.SIGHUP)
+	var reloading sync.WaitGroup
+	reloading.Go(func() {
+		for {
+			select {
+			case <-hangup:
+				_ = srv.Reload() // it logs what went wrong
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		signal.Stop(hangup)
+		close(done)
+		reloading.Wait()
+	}
 }
 
 // newLogger returns a logger as the settings say. The settings must be valid.

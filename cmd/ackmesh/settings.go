@@ -90,7 +90,7 @@ func (s setting) kind() string {
 	case int, int64:
 		return "number"
 	case float64:
-		return "fraction"
+		return "number"
 	default:
 		return "string"
 	}

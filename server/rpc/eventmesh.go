@@ -17,15 +17,17 @@ import (
 
 // EventMesh serves the data calls. Bind it before use.
 type EventMesh struct {
-	pub     *Publisher
-	d       *dispatch.Dispatcher
-	limits  Limits
-	readers sync.WaitGroup
+	pub       *Publisher
+	d         *dispatch.Dispatcher
+	limits    Limits
+	authorize Authorizer
+	readers   sync.WaitGroup
 }
 
-// Bind gives e what it serves. It must be called before the first call.
-func (e *EventMesh) Bind(pub *Publisher, d *dispatch.Dispatcher, limits Limits) {
-	e.pub, e.d, e.limits = pub, d, limits.withDefaults()
+// Bind gives e what it serves, and who says what callers may do (nil: they may
+// do everything). It must be called before the first call.
+func (e *EventMesh) Bind(pub *Publisher, d *dispatch.Dispatcher, limits Limits, authorize Authorizer) {
+	e.pub, e.d, e.limits, e.authorize = pub, d, limits.withDefaults(), authorize
 }
 
 // Wait waits until nothing of any stream runs any more. All connections must
@@ -50,7 +52,8 @@ func publishHandler(srv any, ctx context.Context, dec func(any) error, intercept
 		return nil, err
 	}
 	call := func(ctx context.Context, req any) (any, error) {
-		out, err := srv.(*EventMesh).pub.publish(ctx, req.(*rawIn))
+		e := srv.(*EventMesh)
+		out, err := e.pub.publish(ctx, req.(*rawIn), mayPublish(e.caller(ctx)))
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +71,10 @@ func streamHandler(fn func(*EventMesh, grpc.ServerStream) error) grpc.StreamHand
 
 // publishStream reads in a goroutine of its own and answers in this one.
 func (e *EventMesh) publishStream(stream grpc.ServerStream) error {
-	s := &pubStream{p: e.pub, wake: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	s := &pubStream{
+		p: e.pub, may: mayPublish(e.caller(stream.Context())),
+		wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
+	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	e.readers.Add(1)
@@ -123,6 +129,11 @@ func (e *EventMesh) subscribe(stream grpc.ServerStream) error {
 	if err != nil {
 		return statusOf(err).Err()
 	}
+	a := newAccess(e.caller(stream.Context()), cfg.ClientID)
+	changed := a.changed() // before the first check, so that no change is missed
+	if err := a.open(); err != nil {
+		return statusOf(err).Err()
+	}
 	s, err := e.d.NewStream(cfg)
 	if err != nil {
 		return statusOf(err).Err()
@@ -134,17 +145,31 @@ func (e *EventMesh) subscribe(stream grpc.ServerStream) error {
 		written <- s.Write(sink{stream})
 		e.d.Forget(s)
 	}()
-	r := &subReader{e: e, s: s, stream: stream, ctx: stream.Context()}
+	r := &subReader{e: e, s: s, stream: stream, ctx: stream.Context(), access: a}
 	go func() {
 		defer e.readers.Done()
 		r.run(open)
 	}()
-	select {
-	case err = <-written:
-	case <-s.Evicted():
-		err = s.Err()
+	return endStatus(e.untilEnd(s, a, written, changed))
+}
+
+// untilEnd waits for the end of a stream: written, evicted, or not allowed any
+// more.
+func (e *EventMesh) untilEnd(s *dispatch.Stream, a *access, written <-chan error, changed <-chan struct{}) error {
+	for {
+		select {
+		case err := <-written:
+			return err
+		case <-s.Evicted():
+			return s.Err()
+		case <-changed:
+			changed = a.changed()
+			if err := a.recheck(); err != nil {
+				e.d.End(s, false, 0, err)
+				return err
+			}
+		}
 	}
-	return endStatus(err)
 }
 
 // endStatus is what a client sees of the end of its stream.

@@ -33,6 +33,7 @@ type Publisher struct {
 	prefix  string
 	next    atomic.Uint64
 	metrics *PublishMetrics
+	topics  topicCounts
 }
 
 // PublishMetrics counts what was published since the start.
@@ -200,10 +201,15 @@ func (pb *publication) refuse(i int, err error) {
 }
 
 // start takes a request in and appends it; done is called once, when the answer
-// is known, from any goroutine. msg is not kept.
-func (p *Publisher) start(ctx context.Context, msg []byte, done func(*publication)) {
+// is known, from any goroutine. msg is not kept. may is asked for the topic; nil:
+// it is not.
+func (p *Publisher) start(ctx context.Context, msg []byte, may func(topic string) error, done func(*publication)) {
 	pb := &publication{}
-	if err := pb.parse(msg); err != nil {
+	err := pb.parse(msg)
+	if err == nil && may != nil {
+		err = may(pb.topic)
+	}
+	if err != nil {
 		p.fail(pb, err, done)
 		return
 	}
@@ -213,7 +219,7 @@ func (p *Publisher) start(ctx context.Context, msg []byte, done func(*publicatio
 		done(pb)
 		return
 	}
-	err := p.backend.Append(ctx, pb.topic, pb.events, func(results []storage.Appended, err error) {
+	err = p.backend.Append(ctx, pb.topic, pb.events, func(results []storage.Appended, err error) {
 		pb.results, pb.err = results, err
 		done(pb)
 	})
@@ -315,6 +321,7 @@ func (p *Publisher) count(pb *publication) {
 		}
 	}
 	m.Events.Add(stored)
+	p.topics.add(pb.topic, stored)
 	m.Bytes.Add(bytes)
 	m.Duplicates.Add(dup)
 	m.Failed.Add(failed)
@@ -322,9 +329,9 @@ func (p *Publisher) count(pb *publication) {
 }
 
 // Publish answers one request once its fate is known.
-func (p *Publisher) publish(ctx context.Context, in *rawIn) (*rawOut, error) {
+func (p *Publisher) publish(ctx context.Context, in *rawIn, may func(string) error) (*rawOut, error) {
 	ch := make(chan *publication, 1)
-	p.start(ctx, in.bytes(), func(pb *publication) { ch <- pb })
+	p.start(ctx, in.bytes(), may, func(pb *publication) { ch <- pb })
 	in.free()
 	select {
 	case pb := <-ch:
@@ -348,6 +355,7 @@ const (
 // pubStream is one PublishStream: requests in order, their answers in the same.
 type pubStream struct {
 	p     *Publisher
+	may   func(topic string) error // nil: not asked
 	wake  chan struct{}
 	room  chan struct{}
 	mu    sync.Mutex
@@ -389,7 +397,7 @@ func (s *pubStream) start(ctx context.Context, in *rawIn) error {
 	s.mu.Lock()
 	s.queue = append(s.queue, slot)
 	s.mu.Unlock()
-	s.p.start(ctx, in.bytes(), func(pb *publication) {
+	s.p.start(ctx, in.bytes(), s.may, func(pb *publication) {
 		s.mu.Lock()
 		slot.pb = pb
 		first := len(s.queue) > 0 && s.queue[0] == slot

@@ -25,6 +25,7 @@ type subReader struct {
 	s      *dispatch.Stream
 	stream grpc.ServerStream
 	ctx    context.Context
+	access *access
 	resume []dispatch.Resume
 	ranges []dispatch.Answered
 }
@@ -100,8 +101,7 @@ func (r *subReader) subscribe(list []*pb.Subscription, report func(*pb.Subscript
 		spec, err := r.e.limits.subscription(r.s.Config().ClientID, want)
 		var sub *dispatch.Subscribed
 		if err == nil {
-			spec.Resume = r.resume
-			sub, err = r.e.d.Subscribe(r.ctx, r.s, spec)
+			sub, err = r.subscribeOne(spec)
 		}
 		if err != nil {
 			if r.ctx.Err() != nil {
@@ -118,6 +118,20 @@ func (r *subReader) subscribe(list []*pb.Subscription, report func(*pb.Subscript
 		report(res, positionsOf(sub.Positions))
 	}
 	return subs, notices, nil
+}
+
+// subscribeOne adds a subscription if the caller may have it.
+func (r *subReader) subscribeOne(spec dispatch.Subscription) (*dispatch.Subscribed, error) {
+	p, err := r.access.admit(&spec)
+	if err != nil {
+		return nil, err
+	}
+	spec.Resume = r.resume
+	sub, err := r.e.d.Subscribe(r.ctx, r.s, spec)
+	if err != nil {
+		r.access.forget(p)
+	}
+	return sub, err
 }
 
 func shareNotice(want *pb.Subscription) *pb.Notice {
@@ -308,6 +322,7 @@ func (r *subReader) change(c *pb.Change) error {
 		r.s.SetWindow(records, bytes)
 	}
 	for _, id := range c.GetRemove() {
+		r.access.drop(id)
 		result(id, r.e.d.Unsubscribe(r.s, id))
 	}
 	for _, id := range c.GetPause() {

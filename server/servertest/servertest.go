@@ -17,6 +17,7 @@ import (
 	"github.com/ackmesh/ackmesh/offsetstore"
 	memstore "github.com/ackmesh/ackmesh/offsetstore/memory"
 	"github.com/ackmesh/ackmesh/server"
+	"github.com/ackmesh/ackmesh/server/auth"
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/embedded"
 	"github.com/ackmesh/ackmesh/storage/memory"
@@ -47,7 +48,11 @@ type Instance struct {
 	cancel  context.CancelFunc
 	done    chan error
 	stopped bool
+	token   string // of operators
 }
+
+// AdminToken is the token of operators unless a test says otherwise.
+const AdminToken = "the-token-of-operators-in-tests"
 
 // Config is what an instance runs with unless a test says otherwise.
 func Config() server.Config {
@@ -56,6 +61,8 @@ func Config() server.Config {
 	c.Topics.Partitions = 1
 	c.InstanceID = "test"
 	c.Keepalive.Time = time.Hour
+	c.Auth.AdminToken = AdminToken
+	c.Limits.ResetsPerSecond = 0
 	return c
 }
 
@@ -113,7 +120,7 @@ func StartParts(t testing.TB, o Options, edit func(*server.Parts)) *Instance {
 	if o.Config != nil {
 		o.Config(&cfg)
 	}
-	in := &Instance{t: t, lis: bufconn.Listen(1 << 20), admin: bufconn.Listen(1 << 20), done: make(chan error, 1)}
+	in := &Instance{t: t, token: string(cfg.Auth.AdminToken), lis: bufconn.Listen(1 << 20), admin: bufconn.Listen(1 << 20), done: make(chan error, 1)}
 	parts := server.Parts{Listener: in.lis, AdminListener: in.admin, NoHTTP: true, Wrap: o.Wrap}
 	if !o.Real {
 		backend, store := o.Backend, o.Store
@@ -160,9 +167,23 @@ func (in *Instance) Stop() {
 // Dial connects to the data listener. The connection is closed with the test.
 func (in *Instance) Dial(opts ...grpc.DialOption) *grpc.ClientConn { return in.dial(in.lis, opts) }
 
-// DialAdmin connects to the admin listener.
+// DialAs is Dial with a token.
+func (in *Instance) DialAs(token string) *grpc.ClientConn { return in.Dial(show(token)...) }
+
+// DialAdmin connects to the admin listener with the token of operators.
 func (in *Instance) DialAdmin(opts ...grpc.DialOption) *grpc.ClientConn {
-	return in.dial(in.admin, opts)
+	return in.dial(in.admin, append(show(in.token), opts...))
+}
+
+// DialAdminAs connects to the admin listener with another token, or with none.
+func (in *Instance) DialAdminAs(token string) *grpc.ClientConn { return in.dial(in.admin, show(token)) }
+
+// show shows a token with each call; empty: none.
+func show(token string) []grpc.DialOption {
+	if token == "" {
+		return nil
+	}
+	return []grpc.DialOption{grpc.WithPerRPCCredentials(auth.Bearer{Token: token, Plaintext: true})}
 }
 
 // Dialer dials the data listener, for clients that take one.

@@ -22,6 +22,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/ackmesh/ackmesh/server/auth"
 )
 
 // Patience is how long a test waits for what a process must do.
@@ -215,22 +217,38 @@ func (s *Server) Dial() *grpc.ClientConn {
 	return conn
 }
 
-// DialAdmin connects to the admin listener.
+// DialAdmin connects to the admin listener with the token of the data directory.
 func (s *Server) DialAdmin() *grpc.ClientConn {
 	s.t.Helper()
-	conn := s.dial(s.AdminAddr)
+	conn := s.dial(s.AdminAddr, grpc.WithPerRPCCredentials(adminToken{s.Data}))
 	s.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
-func (s *Server) dial(addr string) *grpc.ClientConn {
+// adminToken shows the admin token of a data directory, as it is at each call: the
+// server makes it at its first start.
+type adminToken struct{ data string }
+
+// GetRequestMetadata reads the token.
+func (t adminToken) GetRequestMetadata(ctx context.Context, uri ...string) (map[string]string, error) {
+	token, err := auth.ReadAdminToken(t.data)
+	if err != nil {
+		return nil, err
+	}
+	return auth.Bearer{Token: token}.GetRequestMetadata(ctx, uri...)
+}
+
+// RequireTransportSecurity is false: it is a loopback address.
+func (adminToken) RequireTransportSecurity() bool { return false }
+
+func (s *Server) dial(addr string, opts ...grpc.DialOption) *grpc.ClientConn {
 	s.t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+addr,
+	conn, err := grpc.NewClient("passthrough:///"+addr, append(opts,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond},
 			MinConnectTimeout: 5 * time.Second,
-		}))
+		}))...)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package brokers_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -70,15 +71,17 @@ func (k *kafkaBroker) kill(t testing.TB) {
 
 func (k *kafkaBroker) addrs() []string { return []string{fmt.Sprintf("127.0.0.1:%d", k.port)} }
 
-// freePorts finds a port that is free together with the next one.
+// freePorts finds a port that is free together with the next one. It is below
+// those that the system gives to clients: one that tries to reach a broker
+// that is down could be given the broker's port otherwise, and reach itself.
 func freePorts(t *testing.T) int {
 	t.Helper()
 	for range 50 {
-		a, err := net.Listen("tcp", "127.0.0.1:0")
+		port := 20000 + 2*rand.IntN(5000)
+		a, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
-		port := a.Addr().(*net.TCPAddr).Port
 		b, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+1))
 		a.Close()
 		if err == nil {

@@ -180,7 +180,7 @@ func (s *Server) awaitHealth(want healthpb.HealthCheckResponse_ServingStatus, pa
 	stop := make(chan struct{})
 	defer close(stop)
 	ended := s.ended // a later life has another
-	go func() { // a server that has ended is not waited for
+	go func() {      // a server that has ended is not waited for
 		select {
 		case <-ended:
 			cancel()
@@ -191,6 +191,19 @@ func (s *Server) awaitHealth(want healthpb.HealthCheckResponse_ServingStatus, pa
 		return fmt.Errorf("the server is not %v: %w\n%s", want, err, s.Log())
 	}
 	return nil
+}
+
+// cancelWith cancels when ended is closed, until stop is called.
+func cancelWith(ended <-chan struct{}, cancel func()) (stop func()) {
+	stopped := make(chan struct{})
+	go func() {
+		select {
+		case <-ended:
+			cancel()
+		case <-stopped:
+		}
+	}()
+	return func() { close(stopped) }
 }
 
 func awaitHealth(ctx context.Context, conn *grpc.ClientConn, want healthpb.HealthCheckResponse_ServingStatus) error {

@@ -32,6 +32,21 @@ func (m *Machine) armable() (*pool, int) {
 // So nothing is counted as sent that is not. Answers are taken as before.
 func (m *Machine) Quiesce() { m.quiesced = true }
 
+// Disarm takes back that retries are armed, when nobody is left to send them to:
+// they have not been sent, so they are not counted as sent, and after a restart
+// they have cost nothing.
+func (m *Machine) Disarm() {
+	for _, r := range append([]*rec(nil), m.armed.list(m.counts[armed])...) {
+		if r.state != armed {
+			continue
+		}
+		r.sent--
+		r.due = m.now
+		m.queue(r)
+		m.changed = true
+	}
+}
+
 // Returning tells whether there are retries that do not wait: about to be armed
 // or sent. A shell that offers new records only when there are none keeps what
 // was given back ahead of what is new.

@@ -67,6 +67,9 @@ func (l *loop) committed(p *part, err error, now time.Time) {
 	if err == nil {
 		l.tellPosition(p)
 	}
+	if len(p.atts) == 0 {
+		p.m.Disarm() // what this commit has armed
+	}
 	if f := l.frozen[p.key.Subscriber]; f != nil {
 		f.settled()
 	}

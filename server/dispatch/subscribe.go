@@ -282,7 +282,9 @@ func (l *loop) detachNow(b *binding, broken bool) {
 	}
 	p.atts = slices.Delete(p.atts, i, i+1)
 	p.m.Detach(time.Now(), b.s.id, broken)
-	p.left = len(p.atts) == 0
+	if p.left = len(p.atts) == 0; p.left {
+		p.m.Disarm()
+	}
 	l.touch(p)
 	l.enlist(p)
 }

@@ -20,13 +20,17 @@ func (l *Log) pack(batch *storage.Batch, recs []rec, maxRecords, maxBytes int) (
 	size := 0
 	for n < len(recs) && n < maxRecords {
 		at := len(batch.Buf)
-		if batch.Buf, err = l.appendFrame(batch.Buf, &recs[n]); err != nil {
+		var raw *frame.Raw
+		if batch.Buf, raw, err = appendFrame(batch.Buf, &recs[n]); err != nil {
 			return 0, err
 		}
 		end := len(batch.Buf)
 		if size += end - at; n > 0 && size > maxBytes {
 			batch.Buf = batch.Buf[:at]
 			break
+		}
+		if raw != nil {
+			l.opts.Observe.Foreign(raw.Form.String(), raw.LeftOut, raw.DataLeftOut)
 		}
 		batch.Records = append(batch.Records, storage.Record{Offset: recs[n].offset, Time: recs[n].time, Frame: batch.Buf[at:end:end]})
 		n++
@@ -55,22 +59,22 @@ func rebase(batch *storage.Batch) {
 	}
 }
 
-// appendFrame appends a record as a frame, whatever form it has.
-func (l *Log) appendFrame(dst []byte, r *rec) ([]byte, error) {
+// appendFrame appends a record as a frame, whatever form it has; raw says what
+// became of one that was no frame.
+func appendFrame(dst []byte, r *rec) (out []byte, raw *frame.Raw, err error) {
 	if _, err := frame.Parse(r.value); err == nil {
-		return append(dst, r.value...), nil
+		return append(dst, r.value...), nil, nil
 	}
 	headers := make([]frame.Header, len(r.headers))
 	for i, h := range r.headers {
 		headers[i] = frame.Header{Name: string(h.Key), Value: h.Value}
 	}
-	raw := frame.FromRaw(r.value, headers, r.key)
-	l.opts.Observe.Foreign(raw.Form.String(), raw.LeftOut, raw.DataLeftOut)
-	dst, err := frame.Append(dst, &raw.Frame)
+	made := frame.FromRaw(r.value, headers, r.key)
+	out, err = frame.Append(dst, &made.Frame)
 	if err != nil { // FromRaw promises that there is none
-		return dst, fmt.Errorf("kafka: record %d as a frame: %w", r.offset, err)
+		return dst, nil, fmt.Errorf("kafka: record %d as a frame: %w", r.offset, err)
 	}
-	return dst, nil
+	return out, &made, nil
 }
 
 // Names of the CloudEvents Kafka binding 1.0.2, binary mode.

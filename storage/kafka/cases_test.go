@@ -135,7 +135,8 @@ func TestC17_EndBehindPosition(t *testing.T) {
 	end.Store(99)
 	c.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		return listOffsets(r, end.Load())
+		res, ok := listOffsets(r, end.Load())
+		return res, nil, ok
 	})
 	req := storage.PollRequest{Topic: "t", Partition: "0", Start: storage.Cursor, Wait: 50 * time.Millisecond}
 	for range 10 {
@@ -164,14 +165,14 @@ func TestC17_EndBehindPosition(t *testing.T) {
 }
 
 // listOffsets answers that a partition holds 0 to end.
-func listOffsets(r kmsg.Request, end int64) (kmsg.Response, error, bool) {
+func listOffsets(r kmsg.Request, end int64) (kmsg.Response, bool) {
 	req, ok := r.(*kmsg.ListOffsetsRequest)
 	if !ok {
-		return nil, nil, false
+		return nil, false
 	}
 	res, ok := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 	if !ok {
-		return nil, nil, false
+		return nil, false
 	}
 	topic, part := kmsg.NewListOffsetsResponseTopic(), kmsg.NewListOffsetsResponseTopicPartition()
 	topic.Topic, part.Partition = req.Topics[0].Topic, req.Topics[0].Partitions[0].Partition
@@ -182,7 +183,7 @@ func listOffsets(r kmsg.Request, end int64) (kmsg.Response, error, bool) {
 	}
 	topic.Partitions = append(topic.Partitions, part)
 	res.Topics = append(res.Topics, topic)
-	return res, nil, true
+	return res, true
 }
 
 // Partitions that are added are told of and read from their beginning, and

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/kafka"
+	"github.com/ackmesh/ackmesh/storage/storagetest"
 )
 
 // A broker that is frozen holds up no call beyond its time, nor Close.
@@ -134,7 +134,9 @@ func TestLeadersMove(t *testing.T) {
 				mu.Lock()
 				for _, r := range b.Records {
 					var n int
-					fmt.Sscan(id(r.Frame), &n)
+					if _, err := fmt.Sscan(id(r.Frame), &n); err != nil {
+						t.Errorf("record %d: %v", r.Offset, err)
+					}
 					if before, ok := last[n%10]; ok && n <= before {
 						t.Errorf("key %d: %d comes after %d", n%10, n, before)
 					}
@@ -278,13 +280,11 @@ func TestOldIdentityIsNotBelieved(t *testing.T) {
 	if err != nil || now.ID == old.ID {
 		t.Fatalf("%+v, %v", now, err)
 	}
-	var lagging [16]byte
-	u := sarama.Uuid{}
-	copy(u[:], decode64(t, old.ID))
-	lagging = u
+	lagging := [16]byte(decode64(t, old.ID))
 	c.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		return laggingMetadata(c, r, lagging)
+		res, ok := laggingMetadata(t, c, r, lagging)
+		return res, nil, ok
 	})
 	if again, err := l.Topic(t.Context(), "t"); !errors.Is(err, storage.ErrUnavailable) {
 		t.Errorf("a broker that tells the old identity: %+v, %v; want ErrUnavailable", again, err)
@@ -292,26 +292,26 @@ func TestOldIdentityIsNotBelieved(t *testing.T) {
 	c.DropControl()
 }
 
-func laggingMetadata(c *kfake.Cluster, r kmsg.Request, id [16]byte) (kmsg.Response, error, bool) {
+func laggingMetadata(t *testing.T, c *kfake.Cluster, r kmsg.Request, id [16]byte) (kmsg.Response, bool) {
 	req, ok := r.(*kmsg.MetadataRequest)
 	if !ok {
-		return nil, nil, false
+		return nil, false
 	}
 	res, ok := req.ResponseKind().(*kmsg.MetadataResponse)
 	if !ok {
-		return nil, nil, false
+		return nil, false
 	}
 	host, port, _ := strings.Cut(c.ListenAddrs()[0], ":")
 	b := kmsg.NewMetadataResponseBroker()
 	b.Host = host
 	if _, err := fmt.Sscan(port, &b.Port); err != nil {
-		return nil, err, true
+		t.Errorf("port %q: %v", port, err)
 	}
 	topic, part := kmsg.NewMetadataResponseTopic(), kmsg.NewMetadataResponseTopicPartition()
 	topic.Topic, topic.TopicID = kmsg.StringPtr("t"), id
 	topic.Partitions = append(topic.Partitions, part)
 	res.Brokers, res.Topics = append(res.Brokers, b), append(res.Topics, topic)
-	return res, nil, true
+	return res, true
 }
 
 // Without the right to make topics, the error says what to create.
@@ -362,6 +362,42 @@ func TestOptions(t *testing.T) {
 		spoil(&o)
 		if _, err := kafka.Open(t.Context(), o); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+}
+
+// What is not answered yet is bounded: Append then waits, as long as its
+// context, and what it refuses is not written.
+func TestQueueIsBounded(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(1))
+	seed(t, c, "t", 1)
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs(), QueueBytes: 1000})
+	write(t, l, "t", 0, 1)
+	stuck := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+	first := make(chan error, 1)
+	err := l.Append(t.Context(), "t", []storage.Event{{Frame: storagetest.Frame(make([]byte, 900), "id", "1")}}, func(r []storage.Appended, err error) {
+		first <- errors.Join(err, r[0].Err)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err = l.Append(ctx, "t", []storage.Event{{Frame: storagetest.Frame(make([]byte, 200), "id", "refused")}}, func([]storage.Appended, error) {
+		t.Error("an event that was refused is reported")
+	})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with a full queue: %v, want context.DeadlineExceeded", err)
+	}
+	stuck.Remove()
+	if err := <-first; err != nil {
+		t.Errorf("the first event: %v", err)
+	}
+	write(t, l, "t", 2, 3)
+	b := mustPoll(t, l, storage.PollRequest{Topic: "t", Partition: "0", Start: 0, Wait: patience})
+	for i, r := range b.Records {
+		if id(r.Frame) != fmt.Sprint(i) {
+			t.Errorf("record %d is %s", i, id(r.Frame))
 		}
 	}
 }

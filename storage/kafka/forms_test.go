@@ -46,11 +46,15 @@ func TestForms(t *testing.T) {
 		data       string
 	}{
 		{value: string(storagetest.Frame([]byte("d"), "id", "1")), attributes: map[string]string{"id": "1"}, data: "d"},
-		{value: `{"specversion":"1.0","id":"2","source":"/s","type":"t","data":{"a":1}}`,
+		{
+			value:      `{"specversion":"1.0","id":"2","source":"/s","type":"t","data":{"a":1}}`,
 			headers:    header("content-type", "application/cloudevents+json"),
-			attributes: map[string]string{"id": "2", "source": "/s", "type": "t", "datacontenttype": "application/json"}, data: `{"a":1}`},
-		{key: "k", value: "\x00\xff", headers: header("ce_specversion", "1.0", "ce_id", "3", "ce_type", "t", "ce_source", "/s", "content-type", "application/avro", "x", "y"),
-			attributes: map[string]string{"id": "3", "type": "t", "source": "/s", "datacontenttype": "application/avro", "x": "y", "partitionkey": "k"}, data: "\x00\xff"},
+			attributes: map[string]string{"id": "2", "source": "/s", "type": "t", "datacontenttype": "application/json"}, data: `{"a":1}`,
+		},
+		{
+			key: "k", value: "\x00\xff", headers: header("ce_specversion", "1.0", "ce_id", "3", "ce_type", "t", "ce_source", "/s", "content-type", "application/avro", "x", "y"),
+			attributes: map[string]string{"id": "3", "type": "t", "source": "/s", "datacontenttype": "application/avro", "x": "y", "partitionkey": "k"}, data: "\x00\xff",
+		},
 		{key: "k", value: "plain", headers: header("h", "1", "h", "2"), attributes: map[string]string{"h": "1", "partitionkey": "k"}, data: "plain"},
 		{value: "", attributes: map[string]string{}, data: ""},
 	}

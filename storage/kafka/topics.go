@@ -48,7 +48,7 @@ func (l *Log) ensure(ctx context.Context, topic string) (*topicInfo, error) {
 		return t, err
 	}
 	if !l.opts.AutoCreate {
-		return nil, l.toCreate(topic, "topics are not made on first use (topics.auto_create)", err)
+		return nil, l.toCreate(topic, "topics are not made on first use (topics.auto-create)", err)
 	}
 	t, err = l.create(ctx, topic, storage.TopicConfig{})
 	switch {

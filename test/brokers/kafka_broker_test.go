@@ -24,7 +24,7 @@ type kafkaBroker struct {
 // startKafka installs Kafka where it is not, into .cache of the repository, and
 // starts a broker with these extra lines in its settings. What is missing for
 // that fails the test.
-func startKafka(t *testing.T, props string) *kafkaBroker {
+func startKafka(t testing.TB, props string) *kafkaBroker {
 	t.Helper()
 	for program, install := range map[string]string{
 		"java": "Java 17 or newer (apt-get install openjdk-17-jre-headless)", "mvn": "Maven 3.8 or newer (apt-get install maven)",
@@ -74,7 +74,7 @@ func (k *kafkaBroker) addrs() []string { return []string{fmt.Sprintf("127.0.0.1:
 // freePorts finds a port that is free together with the next one. It is below
 // those that the system gives to clients: one that tries to reach a broker
 // that is down could be given the broker's port otherwise, and reach itself.
-func freePorts(t *testing.T) int {
+func freePorts(t testing.TB) int {
 	t.Helper()
 	for range 50 {
 		port := 20000 + 2*rand.IntN(5000)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +33,7 @@ func TestKafka(t *testing.T) {
 	t.Run("Compaction", k.compaction)
 	t.Run("Transactions", k.transactions)
 	t.Run("ForeignForms", k.foreign)
+	t.Run("Truncated", k.truncated)
 	t.Run("Conformance", k.conformance)
 	t.Run("ConformanceCompressed", k.compressed)
 	t.Run("NoTraceAtTheBroker", k.noTrace)
@@ -123,137 +123,6 @@ func poll(t *testing.T, l storage.Backend, req storage.PollRequest) (*storage.Ba
 	return b, l.Poll(ctx, req, b)
 }
 
-// killAmidEvents kills the broker and starts it, twice, while 100,000 events
-// are written and read: every event that was told to be stored is read, at
-// its place; none twice; each key in order.
-func (k *kafkaBroker) killAmidEvents(t *testing.T) {
-	l := k.open(t, kafka.Options{})
-	k.topic(t, l, "kill", 3)
-	const total, call = 100_000, 100
-	run := &killRun{l: l, places: map[string]string{}, ids: map[string]int{}}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
-	defer cancel()
-	var readers, writers sync.WaitGroup
-	for _, part := range []string{"0", "1", "2"} {
-		readers.Go(func() { run.read(ctx, t, part) })
-	}
-	began := time.Now()
-	for w := range 4 {
-		writers.Go(func() { run.write(ctx, t, w, total/4, call) })
-	}
-	for _, share := range []int{total / 4, total / 2} {
-		run.await(ctx, t, share)
-		k.kill(t)
-		k.start(t)
-	}
-	writers.Wait()
-	run.await(ctx, t, total)
-	cancel()
-	readers.Wait()
-	run.check(t, total)
-	t.Logf("%d events written and read through two kills in %v", total, time.Since(began).Round(time.Second))
-}
-
-// killRun is what is written and read.
-type killRun struct {
-	l *kafka.Log
-
-	mu     sync.Mutex
-	places map[string]string // of what was told to be stored
-	ids    map[string]int    // what was read, how often
-	wrong  []string
-}
-
-// write writes events, and again those that were told to have failed.
-func (r *killRun) write(ctx context.Context, t *testing.T, writer, n, call int) {
-	for first := 0; first < n && ctx.Err() == nil; first += call {
-		var todo []int
-		for i := range call {
-			todo = append(todo, writer*n+first+i)
-		}
-		for len(todo) > 0 && ctx.Err() == nil {
-			todo = r.attempt(ctx, t, writer, todo)
-		}
-	}
-}
-
-func (r *killRun) attempt(ctx context.Context, t *testing.T, writer int, todo []int) (failed []int) {
-	events := make([]storage.Event, len(todo))
-	for i, n := range todo {
-		events[i] = storage.Event{Key: fmt.Sprint(writer), Frame: event(n)}
-	}
-	results, err := storage.AppendWait(ctx, r.l, "kill", events)
-	if err != nil {
-		if !errors.Is(err, storage.ErrUnavailable) && ctx.Err() == nil {
-			t.Errorf("append: %v", err)
-		}
-		return todo
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i, res := range results {
-		if res.Err != nil {
-			failed = append(failed, todo[i])
-			continue
-		}
-		r.places[fmt.Sprint(res.Partition, "/", res.Offset)] = fmt.Sprint(todo[i])
-	}
-	return failed
-}
-
-func (r *killRun) read(ctx context.Context, t *testing.T, part string) {
-	b := new(storage.Batch)
-	for ctx.Err() == nil {
-		err := r.l.Poll(ctx, storage.PollRequest{Topic: "kill", Partition: part, Start: storage.Cursor, Wait: time.Second}, b)
-		if err != nil && !errors.Is(err, storage.ErrUnavailable) && ctx.Err() == nil {
-			t.Errorf("poll: %v", err)
-			return
-		}
-		r.mu.Lock()
-		for _, rec := range b.Records {
-			id := idOf(t, rec.Frame)
-			r.ids[id]++
-			if want, ok := r.places[fmt.Sprint(part, "/", rec.Offset)]; ok && want != id {
-				r.wrong = append(r.wrong, fmt.Sprintf("%s/%d is %s, was told to be %s", part, rec.Offset, id, want))
-			}
-		}
-		r.mu.Unlock()
-	}
-}
-
-// await waits until so many events were read.
-func (r *killRun) await(ctx context.Context, t *testing.T, n int) {
-	t.Helper()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		r.mu.Lock()
-		have := len(r.ids)
-		r.mu.Unlock()
-		if have >= n {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%d of %d events are read", have, n)
-		case <-ticker.C:
-		}
-	}
-}
-
-func (r *killRun) check(t *testing.T, total int) {
-	twice := 0
-	for _, n := range r.ids {
-		twice += n - 1
-	}
-	if len(r.ids) != total || len(r.places) != total || len(r.wrong) > 0 {
-		t.Errorf("%d of %d events read, %d told to be stored, wrong: %v", len(r.ids), total, len(r.places), r.wrong)
-	}
-	if twice > 0 {
-		t.Logf("%d events were written again after they had failed, and had not", twice)
-	}
-}
-
 // idleLatency measures from Append to the end of Poll on an idle topic.
 func (k *kafkaBroker) idleLatency(t *testing.T) {
 	l := k.open(t, kafka.Options{})
@@ -289,41 +158,6 @@ func (k *kafkaBroker) idleLatency(t *testing.T) {
 	}
 }
 
-// recreated: another program deletes a topic and makes it again, and it grows
-// past the old position before the next Poll.
-func (k *kafkaBroker) recreated(t *testing.T) {
-	l := k.open(t, kafka.Options{})
-	old := k.topic(t, l, "again", 1)
-	for n := range 10 {
-		appendAll(t, l, "again", storage.Event{Frame: event(n)})
-	}
-	req := storage.PollRequest{Topic: "again", Partition: "0", TopicID: old.ID, Start: storage.Cursor, Wait: patience}
-	for next := int64(0); next < 10; {
-		b, err := poll(t, l, req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		next = b.Next
-	}
-	a := k.admin(t)
-	if err := a.DeleteTopic("again"); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error { return a.CreateTopic("again", &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false) })
-	other := k.open(t, kafka.Options{})
-	for n := 100; n < 130; n++ {
-		appendAll(t, other, "again", storage.Event{Frame: event(n)})
-	}
-	b, err := poll(t, l, req)
-	if !errors.Is(err, storage.ErrTopicChanged) || len(b.Records) > 0 {
-		t.Fatalf("%v, %d records; want ErrTopicChanged", err, len(b.Records))
-	}
-	req.TopicID = ""
-	if b, err := poll(t, l, req); err != nil || b.Start != 0 || idOf(t, b.Records[0].Frame) != "100" {
-		t.Errorf("the new topic is read from %d: %v", b.Start, err)
-	}
-}
-
 // eventually wants f to become nil.
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
@@ -336,61 +170,6 @@ func eventually(t *testing.T, f func() error) {
 		}
 		if time.Now().After(until) {
 			t.Fatalf("after %v still: %v", patience, err)
-		}
-	}
-}
-
-// retention: the broker removes what a position stands on.
-func (k *kafkaBroker) retention(t *testing.T) {
-	l := k.open(t, kafka.Options{})
-	if _, err := l.CreateTopic(t.Context(), "short", storage.TopicConfig{Partitions: 1, Retention: time.Second}); err != nil {
-		t.Fatal(err)
-	}
-	for n := range 20 {
-		appendAll(t, l, "short", storage.Event{Frame: event(n)})
-	}
-	if err := l.Seek(t.Context(), "short", "0", 5); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error {
-		low, _, err := l.Bounds(t.Context(), "short", "0")
-		if err == nil && low == 0 {
-			err = errors.New("nothing is removed yet")
-		}
-		return err
-	})
-	var r *storage.RangeError
-	_, err := poll(t, l, storage.PollRequest{Topic: "short", Partition: "0", Start: storage.Cursor, Wait: patience})
-	if !errors.As(err, &r) || r.Offset != 5 || r.Min != 20 || r.Max != 20 {
-		t.Errorf("%v, want the range 20..20", err)
-	}
-}
-
-// grown: partitions are added while the topic is in use.
-func (k *kafkaBroker) grown(t *testing.T) {
-	l := k.open(t, kafka.Options{})
-	k.topic(t, l, "grows", 2)
-	appendAll(t, l, "grows", storage.Event{Frame: event(0)})
-	if err := k.admin(t).CreatePartitions("grows", 4, nil, false); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error {
-		topic, err := l.Topic(t.Context(), "grows")
-		if err == nil && len(topic.Partitions) != 4 {
-			err = fmt.Errorf("it has %q", topic.Partitions)
-		}
-		return err
-	})
-	other := k.open(t, kafka.Options{})
-	var events []storage.Event
-	for n := range 100 {
-		events = append(events, storage.Event{Key: fmt.Sprint(n), Frame: event(n)})
-	}
-	appendAll(t, other, "grows", events...)
-	for _, part := range []string{"2", "3"} {
-		b, err := poll(t, l, storage.PollRequest{Topic: "grows", Partition: part, Start: storage.Cursor, Wait: patience})
-		if err != nil || len(b.Records) == 0 || b.Records[0].Offset != 0 {
-			t.Errorf("partition %s: %d records from %d, %v", part, len(b.Records), b.Start, err)
 		}
 	}
 }

@@ -27,6 +27,7 @@ func (l *loop) commit(p *part, now time.Time) {
 	v.Absent = p.absent(now)
 	p.inCommit = v
 	txn := &offsetstore.Txn{Puts: []offsetstore.Put{{Key: p.key, Value: v}}, Sets: p.letters}
+	l.pop.record(v, txn)
 	p.lettersInCommit, p.letters = p.letters, nil
 	l.d.store.Submit(txn, func(err error) {
 		l.post(event{kind: evCommitted, p: p, err: err})
@@ -34,7 +35,7 @@ func (l *loop) commit(p *part, now time.Time) {
 }
 
 // unsaved tells whether the part has something to commit.
-func (p *part) unsaved() bool { return p.m.Dirty() || p.left && !p.lost }
+func (p *part) unsaved() bool { return p.m.Dirty() || p.l.pop.unsaved() || p.left && !p.lost }
 
 // absent is the value's Absent: since when no stream is attached.
 func (p *part) absent(now time.Time) int64 {
@@ -70,6 +71,7 @@ func (l *loop) committed(p *part, err error, now time.Time) {
 	if len(p.atts) == 0 {
 		p.m.Disarm() // what this commit has armed
 	}
+	l.pop.recorded(p, err)
 	if f := l.frozen[p.key.Subscriber]; f != nil {
 		f.settled()
 	}
@@ -111,7 +113,7 @@ func (l *loop) tellAnswer(p *part, ans delivery.Answer) {
 // tellPosition passes the durable position on to the part's streams.
 func (l *loop) tellPosition(p *part) {
 	pos := durablePosition(p.key, p.inCommit)
-	if pos.equal(p.told) {
+	if pos.equal(p.told) || l.pop != nil {
 		return
 	}
 	p.told = pos

@@ -85,6 +85,10 @@ func (l *loop) bury(p *part, now time.Time) {
 	if l.d.blocked() {
 		return
 	}
+	if l.pop != nil {
+		l.pop.bury(p, now)
+		return
+	}
 	for _, dead := range p.m.Dead() {
 		let := Letter{
 			ID: letterID(p.key, dead.Offset, p.m.Epoch()), Topic: p.key.Topic, Subscriber: p.key.Subscriber.String(),
@@ -169,6 +173,11 @@ func (d *Dispatcher) writeLetter(ctx context.Context, let *Letter) error {
 		let.Detail = strings.TrimSpace(let.Detail + " (the log holds the record no more)")
 		return nil
 	}
+	return d.publishLetter(ctx, rec, let)
+}
+
+// publishLetter publishes a record as a dead letter.
+func (d *Dispatcher) publishLetter(ctx context.Context, rec *storage.Record, let *Letter) error {
 	stored, err := stampLetter(rec, let)
 	if err != nil {
 		return err

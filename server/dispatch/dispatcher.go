@@ -44,6 +44,10 @@ type Config struct {
 	StallTimeout time.Duration
 	// Expiry is how long a subscriber without a stream is kept. Default 14 days.
 	Expiry time.Duration
+	// Invisible is for how long a log that hands records out (storage.Popper)
+	// keeps them from others at a time; they are renewed in time. 10 s to 12 h,
+	// default 30 s.
+	Invisible time.Duration
 	// EncodeNotice writes a whole SubscribeResponse with a Notice.
 	EncodeNotice func(Notice) []byte
 	// Tracer follows deliveries. Default: nobody does, at no cost.
@@ -74,6 +78,9 @@ func (c Config) withDefaults() Config {
 	if c.Expiry == 0 {
 		c.Expiry = 14 * 24 * time.Hour
 	}
+	if c.Invisible == 0 {
+		c.Invisible = 30 * time.Second
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -87,6 +94,7 @@ type Dispatcher struct {
 	backend storage.Backend
 	store   offsetstore.Store
 	ids     *idSource
+	pop     *popLog // nil: the log is read by position
 	Metrics *Metrics
 	counts  countTable
 
@@ -124,6 +132,9 @@ func New(ctx context.Context, cfg Config, backend storage.Backend, store offsets
 		rnd:  rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
 	var err error
+	if d.pop, err = popLogOf(backend); err != nil {
+		return nil, err
+	}
 	if d.ids, err = openIDs(ctx, store, d.rnd, d.idsReserved); err != nil {
 		return nil, err
 	}

@@ -32,6 +32,9 @@ func (d *Dispatcher) Live(ctx context.Context, key offsetstore.Key) (out LivePar
 	}
 	t.mu.Lock()
 	l := t.byName[key.Partition]
+	if d.pop != nil {
+		l = t.feeds[key.Subscriber]
+	}
 	t.mu.Unlock()
 	if l == nil {
 		return LivePart{}, false, nil

@@ -164,6 +164,9 @@ func (d *Dispatcher) DeleteSubscriber(ctx context.Context, topic string, key off
 	if len(txn.Deletes) == 0 && !known {
 		return fmt.Errorf("subscriber %s has no progress on topic %q: %w", key, topic, offsetstore.ErrNotFound)
 	}
+	if err := d.forgetPop(ctx, topic, key); err != nil {
+		return err
+	}
 	return offsetstore.Commit(ctx, d.store, txn)
 }
 

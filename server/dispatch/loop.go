@@ -75,6 +75,7 @@ type loop struct {
 	frozen  map[offsetstore.Subscriber]*freeze
 	timer   *time.Timer
 	enc     encoder
+	pop     *feed // of a log that hands records out; nil: read by position
 	done    chan struct{}
 }
 
@@ -132,7 +133,7 @@ func (l *loop) run() {
 	go l.tail.run(tailCtx)
 	l.timer = time.NewTimer(time.Hour)
 	defer l.timer.Stop()
-	for !l.stopping || len(l.parts) > 0 {
+	for !l.stopping || len(l.parts) > 0 || l.pop.busy() {
 		if len(l.ready) == 0 {
 			l.wait()
 		}
@@ -140,6 +141,7 @@ func (l *loop) run() {
 	}
 	stopTail()
 	<-l.tail.done
+	l.pop.end()
 	l.cache.clear(l.d.freeChunk)
 }
 
@@ -364,5 +366,9 @@ func (l *loop) retire(p *part) {
 	if len(p.atts) > 0 || p.committing || (p.unsaved() && !p.lost) || l.frozen[p.key.Subscriber] != nil {
 		return
 	}
+	if l.pop != nil && !l.stopping {
+		return // a stream is on its way
+	}
 	delete(l.parts, p.key.Subscriber)
+	l.pop.letGo()
 }

@@ -60,6 +60,10 @@ func (t *tailer) run(ctx context.Context) {
 
 // read polls into a chunk and posts it.
 func (d *Dispatcher) read(ctx context.Context, l *loop, req storage.PollRequest) {
+	if l.pop != nil {
+		l.pop.read(ctx, req)
+		return
+	}
 	b := d.newBatch()
 	err := d.backend.Poll(ctx, req, b)
 	d.Metrics.Reads.Add(1)
@@ -133,6 +137,10 @@ func (l *loop) seek(off int64) {
 
 // readAhead keeps the tail read while subscribers are near it.
 func (l *loop) readAhead() {
+	if l.pop != nil {
+		l.pop.turn(time.Now())
+		return
+	}
 	if l.tail.busy || !l.tail.started || len(l.parts) == 0 {
 		return
 	}

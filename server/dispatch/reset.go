@@ -69,6 +69,9 @@ func (d *Dispatcher) Reset(ctx context.Context, req ResetRequest) ([]Moved, erro
 		return nil, err
 	}
 	defer sub.unlock()
+	if d.pop != nil {
+		return d.resetPop(ctx, t, sub, req)
+	}
 	loops, err := t.loopsFor(req.Partition)
 	if err != nil {
 		return nil, err

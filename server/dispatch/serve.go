@@ -126,6 +126,9 @@ func (l *loop) count(p *part, e *encoder, size int) {
 
 // fillRetries encodes offsets below NextNew whose turn it is.
 func (l *loop) fillRetries(p *part, items []delivery.Item) progress {
+	if l.pop != nil {
+		return l.pop.fillRetries(p, items)
+	}
 	e := &l.enc
 	for i := range items {
 		it := items[i]
@@ -178,6 +181,9 @@ func (l *loop) fillRetries(p *part, items []delivery.Item) progress {
 
 // fillNew encodes records that are read for the first time.
 func (l *loop) fillNew(p *part) progress {
+	if l.pop != nil {
+		return l.pop.fillNew(p)
+	}
 	e := &l.enc
 	for {
 		next := p.m.NextNew()

@@ -80,6 +80,7 @@ type binding struct {
 	gone    bool
 	starved []*part
 	topic   *topic
+	feed    *loop // of a log that hands records out
 }
 
 // errStreamClosed is why nothing more can be done on a stream.

@@ -83,6 +83,7 @@ type Subscribed struct {
 	Positions []Position
 	b         *binding
 	loops     []*loop
+	note      string // told with a Notice after Opened; empty: none
 }
 
 // NewStream begins a stream. Write must be called for it, and End at last.
@@ -123,15 +124,18 @@ func (d *Dispatcher) Subscribe(ctx context.Context, s *Stream, spec Subscription
 		t.release()
 		return nil, err
 	}
-	loops := t.allLoops()
-	b.share = len(loops)
-	if err := d.position(ctx, t, b.sub, loops, &spec.Start, spec.Resume); err != nil {
+	loops, note, err := d.enter(ctx, t, b, spec)
+	if err != nil {
 		t.leave(b)
 		t.release()
 		return nil, err
 	}
-	out := &Subscribed{b: b, loops: loops}
+	b.share = len(loops)
+	out := &Subscribed{b: b, loops: loops, note: note}
 	for _, l := range loops {
+		if l.pop != nil {
+			break // the broker's position counts
+		}
 		key := offsetstore.Key{Topic: t.name, Subscriber: b.sub.key, Partition: l.partition}
 		if v, ok, err := d.store.Get(key); err == nil && ok {
 			out.Positions = append(out.Positions, durablePosition(key, v).export())
@@ -163,6 +167,9 @@ func (d *Dispatcher) Activate(sub *Subscribed) {
 	if b.isGone() { // the stream has ended meanwhile
 		d.disown(key, b)
 		return
+	}
+	if sub.note != "" {
+		b.s.notice(NoticePositionCorrected, sub.note, b.id)
 	}
 	for _, l := range sub.loops {
 		l.attach(b)
@@ -221,6 +228,9 @@ func (l *loop) open(sub *subscriber) *part {
 	if err == nil && ok {
 		marker, err = l.d.store.Marker(key)
 	}
+	if err == nil && ok && l.pop != nil {
+		v, err = l.pop.begin(key, v)
+	}
 	if err != nil || !ok {
 		l.d.warn("position of a subscriber is gone: nothing is delivered to it", "topic", l.t.name, "partition", l.partition, "subscriber", sub.key.String(), "error", err)
 		return nil
@@ -230,6 +240,7 @@ func (l *loop) open(sub *subscriber) *part {
 		m:    delivery.New(sub.settings.retry(l.d.cfg.Delivery), v, time.Now(), l.d.newRand()),
 		told: durablePosition(key, v), counts: l.d.counts.of(key.Topic, key.Subscriber),
 	}
+	l.pop.opened(p)
 	l.parts[sub.key] = p
 	return p
 }
@@ -247,7 +258,7 @@ func (d *Dispatcher) detach(b *binding, broken bool) bool {
 	delete(s.bindings, b.id)
 	s.mu.Unlock()
 	d.disown(ownerKey{b.topic.name, b.sub.key, s.cfg.ClientID}, b)
-	for _, l := range b.topic.allLoops() {
+	for _, l := range b.loops() {
 		l.post(event{kind: evCall, call: func() { l.detachNow(b, broken) }})
 	}
 	s.forget(b, nil)

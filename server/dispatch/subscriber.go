@@ -40,6 +40,8 @@ type Place struct {
 	Offset int64
 	Time   time.Time
 	Match  storage.TimeMatch
+	// Given: the client asked for it; else it is the default.
+	Given bool
 }
 
 // PlaceKind says how a Place is given.
@@ -175,6 +177,7 @@ func (t *topic) join(ctx context.Context, b *binding, key offsetstore.Subscriber
 }
 
 func (t *topic) leave(b *binding) {
+	t.exit(b)
 	t.mu.Lock()
 	delete(t.bound, b)
 	if b.sub.live--; b.sub.live == 0 {

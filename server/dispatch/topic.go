@@ -34,7 +34,8 @@ type topic struct {
 	loops  []*loop
 	byName map[string]*loop
 	subs   map[offsetstore.Subscriber]*subscriber
-	bound  map[*binding]bool // active bindings
+	bound  map[*binding]bool                // active bindings
+	feeds  map[offsetstore.Subscriber]*loop // of a log that hands records out
 
 	// Guarded by Dispatcher.mu.
 	refs   int
@@ -83,7 +84,7 @@ func (d *Dispatcher) newTopic(info storage.Topic) *topic {
 		byName: map[string]*loop{}, subs: map[offsetstore.Subscriber]*subscriber{}, bound: map[*binding]bool{},
 	}
 	t.protoOptions.KeepReserved = strings.HasSuffix(info.Name, DeadLetterSuffix)
-	for _, name := range info.Partitions {
+	for _, name := range d.readByPosition(info) {
 		t.addLoop(name)
 	}
 	return t
@@ -205,7 +206,7 @@ func (d *Dispatcher) refreshTopic(ctx context.Context, t *topic) {
 	anew := info.ID != t.id
 	t.id = info.ID
 	var fresh []*loop
-	for _, name := range info.Partitions {
+	for _, name := range d.readByPosition(info) {
 		if t.byName[name] == nil {
 			fresh = append(fresh, t.addLoop(name))
 		}
@@ -222,6 +223,10 @@ func (d *Dispatcher) refreshTopic(ctx context.Context, t *topic) {
 // recreated restarts every subscriber at the minimum of the new topic.
 func (t *topic) recreated(ctx context.Context, info storage.Topic) {
 	for _, l := range t.allLoops() {
+		if l.pop != nil {
+			l.pop.recreatedAs(info.ID)
+			continue
+		}
 		low, _, err := t.d.bounds(ctx, t.name, l.partition)
 		if err != nil {
 			t.d.warn("bounds of a topic made anew are not known", "topic", t.name, "partition", l.partition, "error", err)

@@ -245,7 +245,7 @@ func modeOf(client string, s *pb.Subscription, spec *dispatch.Subscription) erro
 
 // PlaceOf checks a Start; unset is the latest.
 func PlaceOf(s *pb.Start) (dispatch.Place, error) {
-	var p dispatch.Place
+	p := dispatch.Place{Given: s.GetPlace() != nil}
 	switch s.GetMatch() {
 	case pb.Start_TIME_MATCH_UNSPECIFIED, pb.Start_TIME_MATCH_NEAREST:
 		p.Match = storage.Nearest

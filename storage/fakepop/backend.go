@@ -19,6 +19,7 @@ type Backend struct {
 
 	mu     sync.Mutex
 	closed bool
+	cut    bool
 	calls  sync.WaitGroup
 	done   chan struct{} // closed by Close
 }
@@ -84,12 +85,25 @@ func (b *Backend) Crash() *Backend {
 	return b.br.Open()
 }
 
+// Cut makes every call of b from now on fail with ErrUnavailable, those that
+// wait too: nothing of this client reaches the broker any more, as when its
+// process has died.
+func (b *Backend) Cut() {
+	b.mu.Lock()
+	b.cut = true
+	b.mu.Unlock()
+	b.br.Wake()
+}
+
 // enter begins a call; where it returns nil, leave must follow.
 func (b *Backend) enter() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return fmt.Errorf("fakepop: %w", storage.ErrClosed)
+	}
+	if b.cut {
+		return fmt.Errorf("fakepop: the client is cut off: %w", storage.ErrUnavailable)
 	}
 	b.calls.Add(1)
 	return nil

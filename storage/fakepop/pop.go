@@ -36,10 +36,20 @@ func (b *Backend) locked(f func(br *Broker) error) error {
 	defer b.leave()
 	b.br.mu.Lock()
 	defer b.br.mu.Unlock()
-	if err := b.br.unavailable(); err != nil {
+	if err := cmpErr(b.reachable(), b.br.unavailable()); err != nil {
 		return err
 	}
 	return f(b.br)
+}
+
+// reachable is nil until the client is cut off.
+func (b *Backend) reachable() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cut {
+		return fmt.Errorf("fakepop: the client is cut off: %w", storage.ErrUnavailable)
+	}
+	return nil
 }
 
 // OpenGroup finds or makes a group.
@@ -113,7 +123,7 @@ func (b *Backend) tryPop(ctx context.Context, req storage.PopRequest, batch *sto
 	br := b.br
 	br.mu.Lock()
 	defer br.mu.Unlock()
-	if err := cmpErr(ctx.Err(), br.unavailable()); err != nil {
+	if err := cmpErr(ctx.Err(), b.reachable(), br.unavailable()); err != nil {
 		return nil, 0, err
 	}
 	g, err := br.groupOf(req.Topic, req.Group)

@@ -1,0 +1,157 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+)
+
+// toAck puts a finished message among those to be acked at the broker.
+func (f *feed) toAck(q *popped) {
+	q.state, q.tries, q.retryAt = popFinished, 0, time.Time{}
+	f.acks = append(f.acks, q)
+	f.metrics().PendingAcks.Add(1)
+}
+
+// ack acks at the broker what is due, one call at a time: what comes meanwhile
+// shares the next.
+func (f *feed) ack(now time.Time) {
+	if f.acking || len(f.acks) == 0 || f.over {
+		return
+	}
+	due := f.dueAcks(now)
+	if len(due) == 0 {
+		return
+	}
+	handles, vers := make([]any, len(due)), make([]int, len(due))
+	for i, q := range due {
+		handles[i], vers[i], q.busy = q.handle, q.ver, true
+	}
+	f.acking = true
+	var known []bool
+	var err error
+	f.call(func(ctx context.Context) { known, err = f.l.d.pop.acker.Ack(ctx, handles) },
+		func(now time.Time) { f.acked(due, vers, known, err, now) })
+}
+
+// dueAcks takes up to popBatch messages out of those to be acked, and gives up
+// those whose receipt has run out.
+func (f *feed) dueAcks(now time.Time) (due []*popped) {
+	kept := f.acks[:0]
+	for _, q := range f.acks {
+		switch {
+		case q.busy || len(due) == popBatch:
+			kept = append(kept, q)
+		case !now.Before(q.until):
+			f.metrics().AckExpired.Add(1)
+			f.giveUp(q)
+			f.warn("a finished message could not be acked at the broker before its receipt ran out: it is acked when it comes again", "id", q.id, "tries", q.tries)
+		case now.Before(q.retryAt):
+			kept = append(kept, q)
+			f.l.note(earlier(q.retryAt, q.until))
+		default:
+			due = append(due, q)
+		}
+	}
+	clear(f.acks[len(kept):])
+	f.acks = kept
+	return due
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// acked takes the broker's answers: each message has its own.
+func (f *feed) acked(list []*popped, vers []int, known []bool, err error, now time.Time) {
+	f.acking = false
+	if err != nil {
+		f.metrics().AckFailures.Add(1)
+		f.l.d.cfg.Logger.Debug("acks at the broker failed", "group", f.group, "error", err)
+	}
+	for i, q := range list {
+		q.busy = false
+		ok := i < len(known) && known[i]
+		switch {
+		case q.ver != vers[i]: // it came again meanwhile: the new receipt counts
+			f.acks = append(f.acks, q)
+		case ok:
+			f.confirmed(q, now)
+		case err == nil:
+			f.metrics().AckUnknown.Add(1)
+			f.giveUp(q)
+		default:
+			q.tries++
+			q.retryAt = now.Add(backoffOf(q.tries + 1))
+			f.acks = append(f.acks, q)
+		}
+	}
+}
+
+// giveUp forgets a finished message that the broker was not told of. Its entry
+// stays, so that it is acked and not delivered if it comes again.
+func (f *feed) giveUp(q *popped) {
+	f.metrics().PendingAcks.Add(-1)
+	if f.byID[q.id] == q {
+		delete(f.byID, q.id)
+	}
+}
+
+// recentMost bounds the confirmed messages that are remembered.
+const recentMost = 10_000
+
+// confirmed ends a message's way. It is remembered for one invisible time: an
+// answer of the broker may cross with its handing it out again.
+func (f *feed) confirmed(q *popped, now time.Time) {
+	f.metrics().Acked.Add(1)
+	f.metrics().PendingAcks.Add(-1)
+	q.state, q.forget = popConfirmed, now.Add(f.invisible)
+	f.recent = append(f.recent, q)
+	if !f.ordered() {
+		f.forgetEntry(q)
+	}
+}
+
+func (f *feed) forgetEntry(q *popped) {
+	if _, ok := f.known[q.id]; ok {
+		f.forgetIDs([]string{q.id})
+	}
+}
+
+func (f *feed) ordered() bool {
+	p := f.l.parts[f.sub]
+	return p != nil && p.sub.settings.Ordered
+}
+
+// purge forgets confirmed messages whose time is over. An ordered group hands
+// out again what was acked behind a record that was not: such a message is kept
+// until nothing before it in its partition is open.
+func (f *feed) purge(now time.Time) {
+	for len(f.recent) > 0 && (!now.Before(f.recent[0].forget) || len(f.recent) > recentMost && !f.ordered()) {
+		q := f.recent[0]
+		f.recent[0] = nil
+		f.recent = f.recent[1:]
+		if q.state != popConfirmed || f.byID[q.id] != q {
+			continue
+		}
+		if f.ordered() && f.openBefore(q) {
+			q.forget = now.Add(f.invisible)
+			f.recent = append(f.recent, q)
+			continue
+		}
+		delete(f.byID, q.id)
+		f.forgetEntry(q)
+	}
+}
+
+// openBefore tells whether something of q's partition before it is open.
+func (f *feed) openBefore(q *popped) bool {
+	for _, o := range f.open {
+		if o.rec.Partition == q.rec.Partition && o.rec.Offset < q.rec.Offset {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,52 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/ackmesh/ackmesh/frame"
+	"github.com/ackmesh/ackmesh/offsetstore"
+)
+
+// bury writes the dead letters that the machine yields, out of the records that
+// are held.
+func (f *feed) bury(p *part, now time.Time) {
+	for _, dead := range p.m.Dead() {
+		q := f.at[dead.Offset]
+		if q == nil {
+			p.m.Finish(dead.Offset)
+			f.l.touch(p)
+			continue
+		}
+		rec := q.rec
+		rec.Frame = letterFrame(q)
+		let := Letter{
+			ID:    letterID(offsetstore.Key{Topic: p.key.Topic, Subscriber: p.key.Subscriber, Partition: q.id}, -1, p.m.Epoch()),
+			Topic: p.key.Topic, Subscriber: p.key.Subscriber.String(), Partition: rec.Partition, Offset: rec.Offset, Epoch: p.m.Epoch(),
+			Reason: dead.Reason, Detail: dead.Detail, Attempts: dead.Attempts, Time: now.UnixMilli(),
+		}
+		f.l.d.readers.do(func(ctx context.Context) {
+			var err error
+			if !strings.HasSuffix(let.Topic, DeadLetterSuffix) { // dead letters have no dead letters
+				err = f.l.d.publishLetter(ctx, &rec, &let)
+			}
+			f.l.post(event{kind: evCall, call: func() { f.l.buried(p, dead, let, err) }})
+		})
+	}
+}
+
+// letterFrame is a copy of the record's frame; a body that is none is wrapped
+// into one.
+func letterFrame(q *popped) []byte {
+	if q.bad == nil {
+		return bytes.Clone(q.rec.Frame)
+	}
+	body := q.rec.Frame[:min(len(q.rec.Frame), frame.MaxDataSize)]
+	out, err := frame.Append(nil, &frame.Frame{Type: frame.Event, Data: body})
+	if err != nil { // cannot be: data within the limit is legal
+		return nil
+	}
+	return out
+}

@@ -161,9 +161,9 @@ func (w *workshop) round(ctx context.Context, rep *report, round int, out io.Wri
 func brief(res load.Result) string {
 	var parts []string
 	for _, p := range res.Phases {
-		parts = append(parts, fmt.Sprintf("%s %.0f/s p50 %.2f ms", p.Name, p.Rate, p.Latency.P50))
+		parts = append(parts, fmt.Sprintf("%s %.0f/s, p50 %.2f ms, %.0f MB", p.Name, p.Rate, p.Latency.P50, float64(p.RSS)/1e6))
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, "; ")
 }
 
 func machine() string {

@@ -106,7 +106,7 @@ func (s *process) stop() error {
 
 func (s *process) kill() error {
 	if err := s.cmd.Process.Kill(); err != nil {
-		return err
+		return fmt.Errorf("server has ended by itself: %w\n%s", err, s.output)
 	}
 	if err := <-s.ended; err == nil {
 		return errInOrder

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/pprof"
 	"sync"
 
 	"github.com/ackmesh/ackmesh/bench/load"
@@ -72,13 +74,23 @@ func (p *profiler) toggle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stop != nil {
-		p.err = errors.Join(p.err, p.stop())
+		p.err = errors.Join(p.err, p.stop(), p.heap())
 		p.stop = nil
 		return
 	}
 	p.n++
 	stop, err := load.StartProfile(fmt.Sprintf("%s-%d-server.pprof", p.prefix, p.n))
 	p.stop, p.err = stop, errors.Join(p.err, err)
+}
+
+// heap writes what is in memory, by who allocated it.
+func (p *profiler) heap() error {
+	f, err := os.Create(fmt.Sprintf("%s-%d-server-heap.pprof", p.prefix, p.n))
+	if err != nil {
+		return err
+	}
+	runtime.GC() // what is not in use any more does not count
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
 // end ends a profile under way and returns what went wrong with any.

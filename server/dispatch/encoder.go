@@ -20,6 +20,7 @@ type encoder struct {
 	room  int64
 
 	buf   *[]byte // from the pool; nil until the first record
+	want  int     // about how long buf will get; 0: a whole batch
 	head  int     // length of the run's head in buf
 	offs  []int64
 	idPos []int32
@@ -38,6 +39,7 @@ func (e *encoder) begin(p *part, a *attachment, slots int, room int64, now time.
 	e.p, e.a, e.slots, e.room, e.now = p, a, slots, room, now
 	e.offs, e.idPos = e.offs[:0], e.idPos[:0]
 	e.again, e.finished, e.refused = 0, 0, false
+	e.want = 0
 	e.causes = [delivery.Causes]int{}
 	e.traces = e.traces[:0]
 	e.memoAt = 0
@@ -89,9 +91,24 @@ func (e *encoder) widen(rec *storage.Record) bool {
 
 func (e *encoder) headLen() int { return 32 + len(e.p.key.Topic) + len(e.p.key.Partition) }
 
+// expect says which records come next: ten thousand streams that get one record
+// each must not take a whole batch's buffer each.
+func (e *encoder) expect(recs []storage.Record) {
+	e.want = e.headLen()
+	for i := range recs[:min(len(recs), e.slots)] {
+		if e.want += e.estimate(&recs[i]); e.want >= batchBuffer {
+			return
+		}
+	}
+}
+
 // start takes a buffer and writes the run's head.
 func (e *encoder) start(rec *storage.Record) {
-	e.buf = mem.DefaultBufferPool().Get(max(batchBuffer, e.estimate(rec)+e.headLen()))
+	want := batchBuffer
+	if e.want > 0 {
+		want = min(want, e.want)
+	}
+	e.buf = mem.DefaultBufferPool().Get(max(want, e.estimate(rec)+e.headLen()))
 	b := (*e.buf)[:0]
 	*e.buf = appendRunHead(b, e.a.b.id, e.p.key.Topic, e.p.key.Partition, e.p.m.Epoch())
 	e.head = len(*e.buf)

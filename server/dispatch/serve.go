@@ -150,6 +150,9 @@ func (l *loop) fillRetries(p *part, items []delivery.Item) progress {
 			continue
 		}
 		rec := &c.batch.Records[at]
+		if e.buf == nil {
+			e.want = e.headLen() + len(items)*e.estimate(rec)
+		}
 		if c.foreign(at, p.sub) || !p.sub.matches(rec) {
 			p.m.Finish(it.Offset)
 			e.finished++
@@ -192,8 +195,11 @@ func (l *loop) fillNew(p *part) progress {
 			l.wantRecords(p, next)
 			return noRecords
 		}
-		recs := c.batch.Records
-		for i := c.index(next); i < len(recs); i++ {
+		recs, from := c.batch.Records, c.index(next)
+		if e.buf == nil {
+			e.expect(recs[from:])
+		}
+		for i := from; i < len(recs); i++ {
 			if stop := l.offer(p, &recs[i], c.expired(i, e.now), c.foreign(i, p.sub)); stop {
 				return nothing
 			}

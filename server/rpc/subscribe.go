@@ -32,7 +32,7 @@ type subReader struct {
 
 // run serves the stream until the client or the stream ends.
 func (r *subReader) run(open *pb.Open) {
-	err := r.open(open)
+	err := r.openAside(open)
 	for err == nil {
 		in := new(rawIn)
 		if err = r.stream.RecvMsg(in); err == nil {
@@ -48,6 +48,14 @@ func (r *subReader) run(open *pb.Open) {
 	default:
 		r.e.d.End(r.s, false, answerGrace, err)
 	}
+}
+
+// openAside calls open in a goroutine of its own. What open needs of the stack
+// would else be kept by this one, of which there is one for each stream.
+func (r *subReader) openAside(open *pb.Open) error {
+	opened := make(chan error, 1)
+	go func() { opened <- r.open(open) }()
+	return <-opened
 }
 
 // open sets up the subscriptions of Open and begins delivery after Opened.

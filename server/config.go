@@ -59,6 +59,8 @@ type Config struct {
 	// without tokens for what is not the operators'. Default false.
 	Insecure bool `key:"insecure"`
 
+	// Kafka says how to reach Kafka; for storage=kafka.
+	Kafka KafkaConfig `key:"kafka"`
 	// TLS secures the listeners.
 	TLS TLSConfig `key:"tls"`
 	// Auth says who may do what.
@@ -92,6 +94,40 @@ type Config struct {
 	Log LogConfig `key:"log"`
 	// Keepalive finds connections that died silently.
 	Keepalive KeepaliveConfig `key:"keepalive"`
+}
+
+// KafkaConfig says how to reach Kafka and how records are written there.
+type KafkaConfig struct {
+	// Brokers are some brokers, host:port, with commas between them; the
+	// others are learnt. Needed with storage=kafka.
+	Brokers string `key:"brokers"`
+	// Replicas of topics that are made. Default 0: the brokers' own default.
+	Replicas int `key:"replicas"`
+	// Format is how records are written: frame (default) or cloudevents, the
+	// binary mode of the CloudEvents Kafka binding. All forms are read.
+	Format string `key:"format"`
+	// ReadCommitted leaves out records of transactions that are open or were
+	// aborted. Default false.
+	ReadCommitted bool `key:"read-committed"`
+	// MaxRecord is the largest event written; the brokers' message.max.bytes
+	// must be 4 KiB more. Default 0: 1,000,000 bytes, which fits theirs.
+	MaxRecord Bytes `key:"max-record"`
+	// SASL is how to log in.
+	SASL KafkaSASL `key:"sasl"`
+	// TLS is whether connections are TLS, and CA the file of the authorities
+	// that are trusted beside the machine's. Default false and empty.
+	TLS bool   `key:"tls"`
+	CA  string `key:"ca"`
+}
+
+// KafkaSASL is how to log in to Kafka.
+type KafkaSASL struct {
+	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Default empty: no
+	// login.
+	Mechanism string `key:"mechanism"`
+	// User and Password log in.
+	User     string `key:"user"`
+	Password Secret `key:"password"`
 }
 
 // TopicsConfig is about topics and their partitions.
@@ -286,6 +322,7 @@ func Defaults() Config {
 			MaxInFlight:      RecordWindow{Default: 1000, Max: 100_000},
 			MaxInFlightBytes: ByteWindow{Default: 16 * MiB, Max: GiB},
 		},
+		Kafka:      KafkaConfig{Format: "frame"},
 		Drain:      DrainConfig{Grace: 10 * time.Second},
 		Shutdown:   ShutdownConfig{Grace: 5 * time.Second},
 		Subscriber: SubscriberConfig{Expiry: 14 * 24 * time.Hour},

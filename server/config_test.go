@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,9 @@ func TestDefaultsShareNothing(t *testing.T) {
 	}
 }
 
+// secured sets what listeners need that other machines reach.
+func secured(c *Config) { c.TLS.Cert, c.TLS.Key, c.Auth.TokensFile = "cert", "key", "tokens" }
+
 func TestValidate(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -32,6 +36,26 @@ func TestValidate(t *testing.T) {
 	}{
 		{"all interfaces", func(c *Config) { c.Listen = ":7460"; c.Advertise = "mesh:7460" }, []string{"listen: ", "loopback", "insecure=true"}},
 		{"all interfaces, insecure", func(c *Config) { c.Listen, c.Insecure, c.Advertise = ":7460", true, "mesh:7460" }, nil},
+		{"all interfaces, TLS without tokens", func(c *Config) { c.Listen, c.Advertise = ":7460", "mesh:7460"; secured(c); c.Auth.TokensFile = "" }, []string{"listen: ", "without tokens", "auth.tokens-file"}},
+		{"all interfaces, tokens without TLS", func(c *Config) { c.Listen, c.Advertise, c.Auth.TokensFile = ":7460", "mesh:7460", "tokens" }, []string{"listen: ", "without TLS", "tls.cert"}},
+		{"all interfaces, TLS and tokens", func(c *Config) {
+			c.Listen, c.HTTPListen, c.AdminListen, c.Advertise = ":7460", ":7461", ":7462", "mesh:7460"
+			secured(c)
+		}, nil},
+		{"HTTP beyond loopback, TLS of its own", func(c *Config) {
+			c.HTTPListen, c.TLS.HTTP.Cert, c.TLS.HTTP.Key, c.Auth.TokensFile = ":7461", "c", "k", "tokens"
+		}, nil},
+		{"admin beyond loopback, TLS", func(c *Config) { c.AdminListen, c.TLS.Cert, c.TLS.Key = ":7462", "c", "k" }, nil},
+		{"admin beyond loopback, TLS of another", func(c *Config) { c.AdminListen, c.TLS.HTTP.Cert, c.TLS.HTTP.Key = ":7462", "c", "k" }, []string{"admin-listen: ", "without TLS"}},
+		{"certificate without key", func(c *Config) { c.TLS.Cert = "c" }, []string{"tls.cert: ", "tls.key"}},
+		{"key without certificate", func(c *Config) { c.TLS.Admin.Key = "k" }, []string{"tls.admin.cert: ", "tls.admin.key"}},
+		{"clients' roots without certificate", func(c *Config) { c.TLS.ClientCA = "ca" }, []string{"tls.client-ca: ", "tls.cert"}},
+		{"admin's roots, the certificate of all", func(c *Config) { c.TLS.Cert, c.TLS.Key, c.TLS.Admin.ClientCA = "c", "k", "ca" }, nil},
+		{"admin's roots without certificate", func(c *Config) { c.TLS.Admin.ClientCA = "ca" }, []string{"tls.admin.client-ca: "}},
+		{"no roots at all", func(c *Config) { secured(c); c.TLS.ClientCA = "none" }, []string{"tls.client-ca: leave it empty"}},
+		{"short admin token", func(c *Config) { c.Auth.AdminToken = "secret" }, []string{"auth.admin-token: ", "6 characters"}},
+		{"negative rate", func(c *Config) { c.Limits.CallsPerSecond = -1 }, []string{"limits.calls-per-second: -1"}},
+		{"rate that is none", func(c *Config) { c.Limits.ResetsPerSecond = math.NaN() }, []string{"limits.resets-per-second: NaN"}},
 		{"a host's address", func(c *Config) { c.HTTPListen = "192.0.2.1:80" }, []string{"http-listen: ", "192.0.2.1:80"}},
 		{"a host's name", func(c *Config) { c.AdminListen = "mesh.example:80" }, []string{"admin-listen: "}},
 		{"localhost", func(c *Config) { c.Listen = "localhost:0" }, nil},
@@ -44,7 +68,12 @@ func TestValidate(t *testing.T) {
 		{"wildcard advertised", func(c *Config) { c.Advertise = "[::]:7460" }, []string{"advertise: ", "no particular host"}},
 		{"advertised without port", func(c *Config) { c.Advertise = "mesh" }, []string{"advertise: ", "host:port"}},
 		{"storage unknown", func(c *Config) { c.Storage = "disk" }, []string{"storage: ", `"disk"`, "embedded, memory, kafka"}},
-		{"storage not built", func(c *Config) { c.Storage = StorageKafka }, []string{"storage: kafka is not built yet"}},
+		{"storage not built", func(c *Config) { c.Storage = StorageRocketMQ4 }, []string{"storage: rocketmq4 is not built yet"}},
+		{"kafka without brokers", func(c *Config) { c.Storage = StorageKafka }, []string{"kafka.brokers: it is empty"}},
+		{"kafka", func(c *Config) { c.Storage, c.Kafka.Brokers = StorageKafka, "b1:9092,b2:9092" }, nil},
+		{"kafka login without a password", func(c *Config) {
+			c.Storage, c.Kafka.Brokers, c.Kafka.SASL.Mechanism, c.Kafka.SASL.User = StorageKafka, "b:9092", "PLAIN", "me"
+		}, []string{"kafka.sasl.password"}},
 		{"no data directory", func(c *Config) { c.Data = "" }, []string{"data: "}},
 		{"instance id with NUL", func(c *Config) { c.InstanceID = "a\x00" }, []string{"instance-id: "}},
 		{"instance id too long", func(c *Config) { c.InstanceID = strings.Repeat("a", 256) }, []string{"instance-id: ", "255"}},

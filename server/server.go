@@ -25,6 +25,7 @@ import (
 	"github.com/ackmesh/ackmesh/server/recommend"
 	"github.com/ackmesh/ackmesh/server/rpc"
 	"github.com/ackmesh/ackmesh/storage"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Parts replaces parts of an instance, for tests and for programs that embed
@@ -111,6 +112,9 @@ func (s *Server) Ready() <-chan struct{} { return s.up }
 // Metrics counts what is delivered; valid once the instance is ready.
 func (s *Server) Metrics() *dispatch.Metrics { return s.core.d.Metrics }
 
+// Gatherer reads the metrics of the instance: what /metrics shows.
+func (s *Server) Gatherer() prometheus.Gatherer { return s.meters.registry }
+
 // Addresses are valid once Run listens; nil before.
 func (s *Server) Addresses() *Addresses { return s.addr.Load() }
 
@@ -166,7 +170,7 @@ func (s *Server) open(ctx context.Context) error {
 	if c.store, err = s.openStore(); err != nil {
 		return fmt.Errorf("open the offset store: %w", err)
 	}
-	if c.backend, err = s.openBackend(); err != nil {
+	if c.backend, err = s.openBackend(ctx); err != nil {
 		return fmt.Errorf("open the log: %w", err)
 	}
 	if s.parts.Wrap != nil {

@@ -66,7 +66,8 @@ func gen(t *rapid.T, label string) Value { return Normal(genRaw(t, label)) }
 func genWide(t *rapid.T) Value {
 	v := gen(t, "value")
 	wide := rapid.OneOf(rapid.Int64(), rapid.SampledFrom([]int64{
-		math.MinInt64, -1, 0, 1, math.MaxUint32, math.MaxUint32 + 1, math.MaxInt64 - 1, math.MaxInt64}))
+		math.MinInt64, -1, 0, 1, math.MaxUint32, math.MaxUint32 + 1, math.MaxInt64 - 1, math.MaxInt64,
+	}))
 	v.Position, v.High = wide.Draw(t, "position"), wide.Draw(t, "high")
 	v.Epoch = rapid.Uint64().Draw(t, "epoch")
 	for range rapid.IntRange(0, 40).Draw(t, "more ranges") {

@@ -122,9 +122,11 @@ func TestDecodeValueRefuses(t *testing.T) {
 func FuzzDecodeValue(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(AppendValue(nil, Value{}))
-	f.Add(AppendValue(nil, Value{Epoch: 3, Position: 9, High: 12, Finished: randomFinished(200, 10),
+	f.Add(AppendValue(nil, Value{
+		Epoch: 3, Position: 9, High: 12, Finished: randomFinished(200, 10),
 		Attempts: []Attempt{{Range: offset.Range{First: 9, Last: 9}, Sent: 2, Spent: 1, Breaks: 1, Due: 77}},
-		Log:      LogID{TopicID: "id", LeaderEpoch: -1, Fingerprint: 7, Fingerprinted: true}, Absent: 5}))
+		Log:      LogID{TopicID: "id", LeaderEpoch: -1, Fingerprint: 7, Fingerprinted: true}, Absent: 5,
+	}))
 	f.Add(AppendValue(nil, Value{Finished: randomFinished(5000, 0)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		v, err := DecodeValue(b)
@@ -161,8 +163,10 @@ func FuzzDecodeKey(f *testing.F) {
 func TestKeyRoundTrip(t *testing.T) {
 	name := rapid.OneOf(rapid.String(), rapid.StringN(1000, 1024, -1), rapid.SampledFrom([]string{"", "a", "a#b", "a/", "\x00"}))
 	rapid.Check(t, func(t *rapid.T) {
-		k := Key{Topic: name.Draw(t, "topic"), Partition: name.Draw(t, "partition"),
-			Subscriber: Subscriber{Kind(rapid.Byte().Draw(t, "kind")), name.Draw(t, "name")}}
+		k := Key{
+			Topic: name.Draw(t, "topic"), Partition: name.Draw(t, "partition"),
+			Subscriber: Subscriber{Kind(rapid.Byte().Draw(t, "kind")), name.Draw(t, "name")},
+		}
 		b := AppendKey(nil, k)
 		got, err := DecodeKey(b)
 		if err != nil || got != k {

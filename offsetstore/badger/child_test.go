@@ -33,13 +33,20 @@ func runChild() bool {
 	}
 	s, err := Open(dir, Options{Sizes: small, NoSync: os.Getenv(childNoSync) != ""})
 	if err != nil {
-		fmt.Printf("error: %v\n", err)
+		say("error: %v", err)
 		os.Exit(1)
 	}
 	v, _, err := s.Get(benchKey(1))
-	fmt.Printf("opened at %d, %v\n", v.Position, err)
+	say("opened at %d, %v", v.Position, err)
 	ackForEver(s, v.Position)
 	return true
+}
+
+// say writes a line to the parent.
+func say(format string, args ...any) {
+	if _, err := fmt.Fprintf(os.Stdout, format+"\n", args...); err != nil {
+		os.Exit(2) // it is gone
+	}
 }
 
 // ackForEver acks one after the other: two keys and a record in each
@@ -61,10 +68,10 @@ func ackForEver(s *Store, position int64) {
 		done := make(chan error, 1)
 		s.Submit(txn, func(err error) { done <- err })
 		if err := <-done; err != nil {
-			fmt.Printf("error: %v\n", err)
+			say("error: %v", err)
 			os.Exit(1)
 		}
-		fmt.Printf("acked %d\n", position)
+		say("acked %d", position)
 	}
 }
 

@@ -44,8 +44,10 @@ func (s *Store) refusal(err error) error {
 func (s *Store) flush(b *batch) {
 	start := time.Now()
 	writes, err := s.persist(b)
-	s.opt.Observe(Commit{Took: time.Since(start), Transactions: len(b.items),
-		Writes: writes, Bytes: b.size, Err: err})
+	s.opt.Observe(Commit{
+		Took: time.Since(start), Transactions: len(b.items),
+		Writes: writes, Bytes: b.size, Err: err,
+	})
 	for _, it := range b.items {
 		it.Done(err)
 	}
@@ -79,11 +81,15 @@ func (s *Store) persist(b *batch) (int, error) {
 // flushPatience is how long a commit waits for flushes that are behind.
 const flushPatience = 2 * time.Second
 
+// flushLook is the time between two looks whether one is done: Badger does not
+// tell.
+const flushLook = 2 * time.Millisecond
+
 // ready returns nil when Badger will take a commit without waiting, for space
 // or for a flush. Flushes that are behind hold commits back for a while, then
 // commits are refused.
 func (s *Store) ready() error {
-	for end := time.Now().Add(flushPatience); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(flushPatience); ; <-time.After(flushLook) {
 		if err := s.Healthy(); err != nil {
 			return err
 		}

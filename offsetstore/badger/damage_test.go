@@ -2,7 +2,6 @@ package badger
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,11 +21,10 @@ func mustCommit(t testing.TB, s offsetstore.Store, txn *offsetstore.Txn) {
 
 func mustOpen(t testing.TB, p *place) *Store {
 	t.Helper()
-	s, err := p.Open()
-	if err != nil {
+	if _, err := p.Open(); err != nil {
 		t.Fatalf("open: %v", err)
 	}
-	return s.(*Store)
+	return p.store
 }
 
 func mustClose(t testing.TB, s *Store) {
@@ -370,7 +368,7 @@ func TestSizesFor(t *testing.T) {
 		if rest := total - z.Margin()*5/4 - z.Needs(); rest < 16*mib {
 			t.Errorf("for %d: margin %d and ballast %d leave %d", total, z.Margin(), z.Needs(), rest)
 		}
-		t.Log(fmt.Sprintf("%d MiB: table %d KiB, margin %d MiB, needs %d MiB", total/mib, z.MemTable/1024, z.Margin()/mib, z.Needs()/mib))
+		t.Logf("%d MiB: table %d KiB, margin %d MiB, needs %d MiB", total/mib, z.MemTable/1024, z.Margin()/mib, z.Needs()/mib)
 	}
 }
 

@@ -168,7 +168,7 @@ func sizesFor(dir string) (Sizes, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return Sizes{}, fmt.Errorf("offset store: size of the filesystem of %s: %w", dir, err)
 	}
-	return SizesFor(int64(st.Blocks) * st.Bsize), nil
+	return SizesFor(int64(st.Blocks) * int64(st.Bsize)), nil
 }
 
 // SizesOf are the sizes of the store in a directory, or those that a new one
@@ -243,12 +243,19 @@ func badgerOptions(dir string, z Sizes, o Options) kv.Options {
 // log; no transaction may hold one.
 func valueLimit(z Sizes) int64 { return min(mib, z.MemTable*15/100) }
 
-// logAdapter gives Badger's lines to a slog.Logger: its info is our debug.
+// logAdapter gives Badger's lines to a slog.Logger.
 type logAdapter struct{ log *slog.Logger }
 
-func (a logAdapter) Errorf(f string, v ...any)   { a.log.Error(line(f, v)) }
+// Errorf implements Badger's Logger.
+func (a logAdapter) Errorf(f string, v ...any) { a.log.Error(line(f, v)) }
+
+// Warningf implements Badger's Logger.
 func (a logAdapter) Warningf(f string, v ...any) { a.log.Warn(line(f, v)) }
-func (a logAdapter) Infof(f string, v ...any)    { a.log.Debug(line(f, v)) }
-func (a logAdapter) Debugf(string, ...any)       {}
+
+// Infof implements Badger's Logger: its info is our debug.
+func (a logAdapter) Infof(f string, v ...any) { a.log.Debug(line(f, v)) }
+
+// Debugf implements Badger's Logger: it has a line for every commit.
+func (a logAdapter) Debugf(string, ...any) {}
 
 func line(f string, v []any) string { return "badger: " + strings.TrimSpace(fmt.Sprintf(f, v...)) }

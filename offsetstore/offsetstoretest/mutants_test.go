@@ -66,7 +66,9 @@ func (p *toyPlace) Kill() {
 	p.store.killed = true
 	p.mu.Unlock()
 	p.release()
-	p.store.end(true)
+	if err := p.store.end(true); err != nil {
+		p.t.Errorf("kill: %v", err)
+	}
 }
 
 func (p *toyPlace) Fail(err error) {
@@ -134,6 +136,7 @@ func (t *fakeT) Errorf(format string, args ...any) {
 	defer t.mu.Unlock()
 	t.failures = append(t.failures, fmt.Sprintf(format, args...))
 }
+
 func (t *fakeT) Fatalf(format string, args ...any) {
 	t.Errorf(format, args...)
 	runtime.Goexit()

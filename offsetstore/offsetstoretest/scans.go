@@ -121,8 +121,18 @@ func scanRecordsByPrefix(t T, p Place) {
 	}
 	slices.Sort(keys)
 	for _, c := range []struct{ prefix, after string }{
-		{"", ""}, {"a", ""}, {"a/", ""}, {"a/", "a/1"}, {"a/", "a"}, {"a", "a/2"}, {"", "ab"}, {"a", "b"},
-		{"b", "a"}, {"\xff", ""}, {"none", ""}, {"", "\xff\xff"},
+		{"", ""},
+		{"a", ""},
+		{"a/", ""},
+		{"a/", "a/1"},
+		{"a/", "a"},
+		{"a", "a/2"},
+		{"", "ab"},
+		{"a", "b"},
+		{"b", "a"},
+		{"\xff", ""},
+		{"none", ""},
+		{"", "\xff\xff"},
 	} {
 		var want []string
 		for _, k := range keys {

@@ -81,7 +81,6 @@ func Cases() []Case {
 		{"FailedIsNowhere", failedIsNowhere},
 		{"FailedIsNotTriedAgain", failedIsNotTriedAgain},
 		{"TooBigIsRefusedAlone", tooBigIsRefusedAlone},
-		{"LargeGroup", largeGroup},
 		{"DeleteRemovesAll", deleteRemovesAll},
 		{"DeleteIsBeforePut", deleteIsBeforePut},
 		{"CloseCommitsTheQueue", closeCommitsTheQueue},
@@ -98,6 +97,7 @@ func Cases() []Case {
 		{"MarkOfDeletedKey", markOfDeletedKey},
 		{"MarksOfManyKeys", marksOfManyKeys},
 		{"AllAtOnce", allAtOnce},
+		{"LargeGroup", largeGroup},
 	}
 }
 

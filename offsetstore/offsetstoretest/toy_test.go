@@ -92,6 +92,7 @@ func (s *toy) Submit(txn *offsetstore.Txn, done func(error)) {
 		return
 	}
 	if s.has("done before durable") {
+		txn = cloneTxn(txn) // it is the caller's again
 		go done(nil)
 		done = func(error) {}
 	}
@@ -103,6 +104,18 @@ func (s *toy) Submit(txn *offsetstore.Txn, done func(error)) {
 		slices.Reverse(s.queue)
 	}
 	s.poke()
+}
+
+func cloneTxn(txn *offsetstore.Txn) *offsetstore.Txn {
+	out := &offsetstore.Txn{Deletes: slices.Clone(txn.Deletes), Unsets: slices.Clone(txn.Unsets)}
+	for _, p := range txn.Puts {
+		out.Puts = append(out.Puts, offsetstore.Put{Key: p.Key, Value: p.Value.Clone()})
+	}
+	for _, r := range txn.Sets {
+		r.Value = bytes.Clone(r.Value)
+		out.Sets = append(out.Sets, r)
+	}
+	return out
 }
 
 func (s *toy) poke() {

@@ -57,11 +57,15 @@ func putAndGet(t T, p Place) {
 func slicesAreTheCallers(t T, p Place) {
 	s := open(t, p)
 	commit(t, s, put(key1, full()))
+	holds(t, s, key1, full())
 	v := get(t, s, key1)
 	v.Finished[0], v.Attempts[0].Sent = one(150), 77
 	holds(t, s, key1, full())
 	commit(t, s, set("space", "key", "value"))
-	r, _, _ := s.GetRecord("space", "key")
+	r, _, err := s.GetRecord("space", "key")
+	if err != nil || len(r) == 0 {
+		t.Fatalf("record is %q, error %v", r, err)
+	}
 	r[0] = 'X'
 	recordIs(t, s, "space", "key", "value")
 }

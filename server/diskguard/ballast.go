@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // BallastFile is the name of the ballast in the data directory.
@@ -53,8 +51,8 @@ func makeBallast(path string, size int64) error {
 	if err != nil {
 		return err
 	}
-	err = unix.Fallocate(int(f.Fd()), 0, 0, size)
-	if errors.Is(err, unix.EOPNOTSUPP) {
+	err = allocate(f, size)
+	if errors.Is(err, errors.ErrUnsupported) {
 		err = writeZeros(f, size)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {

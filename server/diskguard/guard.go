@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// ErrFull: too little space is free to write.
+// ErrFull is the cause when too little space is free to write.
 var ErrFull = errors.New("disk is full")
 
 // Options of a Guard.
@@ -87,8 +87,10 @@ func New(o Options) (*Guard, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := &Guard{opt: o, wake: make(chan struct{}, 1), stop: make(chan struct{}),
-		ended: make(chan struct{}), subs: map[int]func(error){}}
+	g := &Guard{
+		opt: o, wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		ended: make(chan struct{}), subs: map[int]func(error){},
+	}
 	g.ballast = ballastIsWhole(g.ballastPath(), o.Ballast)
 	if _, err := o.Usage(o.Dir); err != nil {
 		return nil, fmt.Errorf("free space of %s: %w", o.Dir, err)

@@ -136,7 +136,7 @@ func TestCheckIsCheap(t *testing.T) {
 			t.Fatalf("1000 checks measured %d times", n)
 		}
 		d.free.Store(10)
-		time.Sleep(fresh + 1) // fake time
+		<-time.After(fresh + 1) // fake time
 		if err := g.Check(); !errors.Is(err, ErrFull) {
 			t.Fatalf("check: %v", err)
 		}
@@ -175,9 +175,9 @@ func TestSubscribe(t *testing.T) {
 		var told []bool
 		cancel := g.Subscribe(func(err error) { told = append(told, err == nil) })
 		g.Start()
-		time.Sleep(time.Second) // fake time
+		<-time.After(time.Second) // fake time
 		d.free.Store(10)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		d.free.Store(1000)
 		refused(t, g, false)
 		synctest.Wait() // told at once, whoever measured
@@ -186,7 +186,7 @@ func TestSubscribe(t *testing.T) {
 		}
 		cancel()
 		d.free.Store(10)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		g.Stop()
 		g.Stop()
 		if len(told) != 2 {

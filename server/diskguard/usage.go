@@ -16,7 +16,7 @@ func Statfs(dir string) (Usage, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return Usage{}, err
 	}
-	u := Usage{Free: int64(st.Bavail) * st.Bsize, Total: int64(st.Blocks) * st.Bsize, Inodes: -1}
+	u := Usage{Free: int64(st.Bavail) * int64(st.Bsize), Total: int64(st.Blocks) * int64(st.Bsize), Inodes: -1}
 	if st.Files > 0 {
 		u.Inodes = int64(st.Ffree)
 	}

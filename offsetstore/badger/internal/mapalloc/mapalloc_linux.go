@@ -15,9 +15,8 @@ import (
 // test of this package fails where that has changed.
 type mmapper struct {
 	sync.Mutex
-	active map[*byte][]byte
-	mmap   func(addr, length uintptr, prot, flags, fd int, offset int64) (uintptr, error)
-	munmap func(addr uintptr, length uintptr) error
+	_    map[*byte][]byte
+	mmap func(addr, length uintptr, prot, flags, fd int, offset int64) (uintptr, error)
 }
 
 //go:linkname mapper golang.org/x/sys/unix.mapper
@@ -54,7 +53,7 @@ func allocate(fd int, offset, length int64) error {
 			told = true
 			w.onWait(path, err)
 		}
-		time.Sleep(retryEvery)
+		<-time.After(retryEvery)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -38,11 +37,11 @@ func mapShared(t *testing.T, path string) error {
 // allocated is how much space a file has.
 func allocated(t *testing.T, path string) int64 {
 	t.Helper()
-	info, err := os.Stat(path)
-	if err != nil {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
 		t.Fatal(err)
 	}
-	return info.Sys().(*syscall.Stat_t).Blocks * 512
+	return st.Blocks * 512
 }
 
 func watch(t *testing.T, dir string, onWait func(string, error)) *Watch {

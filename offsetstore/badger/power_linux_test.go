@@ -138,7 +138,7 @@ func TestPowerLossWithoutSync(t *testing.T) {
 // TestPowerLossOverRotations has logs that fill and tables that are flushed
 // between the losses.
 func TestPowerLossOverRotations(t *testing.T) {
-	if lost := powerLosses(t, 10, childBig+"=1"); lost > 0 {
-		t.Errorf("%d of 10 losses of power lost what was confirmed", lost)
+	if lost := powerLosses(t, 5, childBig+"=1"); lost > 0 {
+		t.Errorf("%d of 5 losses of power lost what was confirmed", lost)
 	}
 }

@@ -47,6 +47,17 @@ func TestCause(t *testing.T) {
 	if items := m.Next(9); len(items) != 1 || m.Cause(0) != CauseRestart {
 		t.Errorf("%v comes again because %v, want %v", items, m.Cause(0), CauseRestart)
 	}
+	for want, a := range map[Cause]offsetstore.Attempt{
+		CauseBroken: {Sent: 1, Spent: 1, Breaks: 1, Due: 1}, CauseEnded: {Sent: 1, Due: 1}, CauseRestart: {Sent: 1, Spent: 1, Due: 1},
+	} {
+		m := New(Settings{}, offsetstore.Value{High: 1, Attempts: []offsetstore.Attempt{a}}, now, nil)
+		m.Attach(1, time.Minute)
+		m.Snapshot()
+		m.EndCommit(now, true)
+		if items := m.Next(9); len(items) != 1 || m.Cause(0) != want {
+			t.Errorf("%+v: %v comes again because %v, want %v", a, items, m.Cause(0), want)
+		}
+	}
 	if Causes.String() != "unknown" {
 		t.Errorf("%d causes have names", len(causeNames))
 	}

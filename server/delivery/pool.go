@@ -75,11 +75,12 @@ func (l *recList) merge() {
 type run struct {
 	offset.Range
 	sent, spent, breaks int32
+	cause               Cause
 	due                 int64
 }
 
 func (r *run) rec(off int64) *rec {
-	return &rec{off: off, sent: r.sent, spent: r.spent, breaks: r.breaks, due: r.due}
+	return &rec{off: off, sent: r.sent, spent: r.spent, breaks: r.breaks, cause: r.cause, due: r.due}
 }
 
 func (r *run) attempt(m *Machine) offsetstore.Attempt {

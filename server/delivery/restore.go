@@ -81,7 +81,7 @@ func (m *Machine) restore(a offsetstore.Attempt, alone bool) {
 	switch {
 	case int(r.spent) >= m.set.MaxAttempts:
 	case a.Due > 0:
-		r.due = m.dueAgain(a.Due)
+		r.due, r.cause = m.dueAgain(a.Due), causeOfWaiting(a)
 	default:
 		reason = ReasonBroken
 		r.sent = max(r.sent, 1)

@@ -126,10 +126,13 @@ type Store interface {
 
 	// Submit queues a transaction. done is called once, from the committer's
 	// goroutine, after everything of it is on disk (nil) or none of it is
-	// (an error): ErrReadOnly, ErrClosed, ErrTooBig or the disk's own.
-	// Transactions are applied in the order of Submit. Submit does not block
-	// for the disk; done must not block. The transaction belongs to the store
-	// until done is called.
+	// (an error): ErrReadOnly, ErrClosed, ErrTooBig or the disk's own. After an
+	// error of the disk's own in the midst of a commit, ErrReadOnly with that
+	// as its cause, its fate is open until the store is opened again; nothing
+	// of it is visible until then. Transactions are applied in the order of
+	// Submit. Submit does not block for the disk; done must not block, and of a
+	// closed store it is called from a goroutine of its own, never from Submit.
+	// The transaction belongs to the store until done is called.
 	Submit(txn *Txn, done func(error))
 
 	// GetRecord returns a record beside the offsets. ok is false when there

@@ -394,6 +394,15 @@ func FuzzDecodeFormat(f *testing.F) {
 func FuzzVerifyTable(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(make([]byte, 64))
+	p := newPlace(f)
+	s := mustOpen(f, p)
+	mustCommit(f, s, ackOf(1, 1))
+	mustClose(f, s)
+	whole, err := os.ReadFile(p.files("badger/*.sst")[0])
+	if err != nil || verifyTable(whole) != nil {
+		f.Fatalf("a whole table: %v, %v", err, verifyTable(whole))
+	}
+	f.Add(whole)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if err := verifyTable(b); err == nil && len(b) < 32 {
 			t.Fatalf("%x passes for a table", b)

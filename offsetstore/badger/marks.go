@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ackmesh/ackmesh/offsetstore"
 )
@@ -57,8 +58,8 @@ type marks struct {
 	free []uint32 // slots below next that nobody has
 	next uint32
 
-	mu    sync.Mutex
-	slots uint32 // that the file holds
+	growing sync.Mutex
+	slots   atomic.Uint32 // that the file holds
 }
 
 func encodeSlot(index uint32, a, b, c uint64) (buf [slotSize]byte) {
@@ -96,7 +97,7 @@ func openMarks(dir string, id uint64, entries []*entry, log *slog.Logger) (m *ma
 	if m.f, err = os.OpenFile(m.path, os.O_CREATE|os.O_RDWR, 0o640); err != nil {
 		return nil, 0, fmt.Errorf("offset store: %w", err)
 	}
-	m.slots = uint32(len(image) / slotSize)
+	m.slots.Store(uint32(len(image) / slotSize))
 	m.adopt(entries)
 	lastSeq, known := m.header(image)
 	if !known && len(entries) > 0 {
@@ -173,15 +174,19 @@ func (m *marks) give(r slotRef) { m.free = append(m.free, r.index) }
 
 // grow makes room for a slot by whole chunks of written zeros.
 func (m *marks) grow(index uint32) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for index >= m.slots {
-		end := (m.slots/chunkSlots + 1) * chunkSlots
-		zeros := make([]byte, int(end-m.slots)*slotSize)
-		if _, err := m.f.WriteAt(zeros, int64(m.slots)*slotSize); err != nil {
+	if index < m.slots.Load() {
+		return nil
+	}
+	m.growing.Lock()
+	defer m.growing.Unlock()
+	for index >= m.slots.Load() {
+		from := m.slots.Load()
+		end := (from/chunkSlots + 1) * chunkSlots
+		zeros := make([]byte, int(end-from)*slotSize)
+		if _, err := m.f.WriteAt(zeros, int64(from)*slotSize); err != nil {
 			return fmt.Errorf("file of marks: %w", err)
 		}
-		m.slots = end
+		m.slots.Store(end)
 	}
 	return nil
 }

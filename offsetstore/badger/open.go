@@ -193,6 +193,9 @@ func (s *Store) begin(f format) error {
 	if err := os.Mkdir(s.path(), 0o750); err != nil {
 		return fmt.Errorf("offset store: %w", err)
 	}
+	if err := syncDir(filepath.Dir(s.dir)); err != nil { // it may be closed to us
+		s.opt.Logger.Warn("offset store: the name of its directory may not be durable", "error", err)
+	}
 	return syncDir(s.dir)
 }
 

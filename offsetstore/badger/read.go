@@ -13,9 +13,7 @@ import (
 
 // usable is nil until the store is closed.
 func (s *Store) usable() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed.Load() {
 		return offsetstore.ErrClosed
 	}
 	return nil
@@ -100,11 +98,8 @@ func (s *Store) view(fn func(*kv.Txn) error) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	broken := s.broken
-	s.mu.Unlock()
-	if broken != nil {
-		return broken
+	if broken := s.broken.Load(); broken != nil {
+		return *broken
 	}
 	err := s.db.View(fn)
 	if err != nil && !errors.Is(err, kv.ErrKeyNotFound) {

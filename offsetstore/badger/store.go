@@ -38,6 +38,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	kv "github.com/dgraph-io/badger/v4"
@@ -66,11 +67,9 @@ type Store struct {
 	buf   []byte
 	stuck bool // flushing was behind for too long
 
-	reads sync.RWMutex // held for reading by reads of db, for writing to close it
-	mu    sync.Mutex   // guards what follows
-	// closed and broken, once set, stay.
-	closed bool
-	broken error
+	reads  sync.RWMutex // held for reading by reads of db, for writing to close it
+	closed atomic.Bool
+	broken atomic.Pointer[error] // why no commit is taken any more
 	closes sync.Once
 	ended  error
 }
@@ -82,14 +81,11 @@ func (s *Store) Submit(txn *offsetstore.Txn, done func(error)) { s.commits.Submi
 
 // Healthy implements offsetstore.Store.
 func (s *Store) Healthy() error {
-	s.mu.Lock()
-	closed, broken := s.closed, s.broken
-	s.mu.Unlock()
-	switch {
-	case closed:
-		return offsetstore.ErrClosed
-	case broken != nil:
-		return broken
+	if err := s.usable(); err != nil {
+		return err
+	}
+	if broken := s.broken.Load(); broken != nil {
+		return *broken
 	}
 	if err := s.opt.Writable(); err != nil {
 		return fmt.Errorf("offset store %s: %w: %w", s.dir, offsetstore.ErrReadOnly, err)
@@ -101,9 +97,7 @@ func (s *Store) Healthy() error {
 func (s *Store) setBroken(err error) error {
 	err = fmt.Errorf("offset store %s: %w until it is opened again: commit failed: %w",
 		s.dir, offsetstore.ErrReadOnly, err)
-	s.mu.Lock()
-	s.broken = err
-	s.mu.Unlock()
+	s.broken.Store(&err)
 	s.opt.Logger.Error("offset store: takes no more writes", "error", err)
 	return err
 }
@@ -125,9 +119,7 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) shut() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
+	s.closed.Store(true)
 	s.reads.Lock()
 	defer s.reads.Unlock()
 	return s.release()

@@ -119,7 +119,7 @@ func (s *Stream) answer(ranges []Answered, ev event, final bool) error {
 	for i := range evs {
 		evs[i].p.l.post(evs[i])
 	}
-	wakeAll(starved, nil)
+	s.wakeAll(starved, nil)
 	if told {
 		s.signal()
 	}
@@ -166,7 +166,7 @@ func (s *Stream) unknown(r idRange) {
 }
 
 // sweep drops what is answered from both ends of the table, and from all of it
-// when much is. s.mu is held.
+// when it has doubled since that was done. s.mu is held.
 func (s *Stream) sweep() {
 	i := 0
 	for i < len(s.table) && s.table[i].mask == 0 {
@@ -177,13 +177,7 @@ func (s *Stream) sweep() {
 	for n := len(s.table); n > 0 && s.table[n-1].mask == 0; n-- {
 		s.table = s.table[:n-1]
 	}
-	dead := 0
-	for k := 0; k < len(s.table) && k < 256; k++ {
-		if s.table[k].mask == 0 {
-			dead++
-		}
-	}
-	if dead > 128 {
+	if len(s.table) >= s.compactAt {
 		s.compact()
 	}
 }
@@ -197,7 +191,11 @@ func (s *Stream) compact() {
 		}
 	}
 	s.table = kept
+	s.compactAt = 2*len(kept) + minCompact
 }
+
+// minCompact is the least length at which a table is looked through.
+const minCompact = 128
 
 // expired frees the slots of deliveries that timed out; a late ack still finds
 // them, up to a bound.
@@ -215,7 +213,7 @@ func (s *Stream) expired(first, mask uint64) {
 	}
 	starved := s.takeStarved(e.b)
 	s.mu.Unlock()
-	wakeAll(starved, nil)
+	s.wakeAll(starved, nil)
 }
 
 // forgetLate drops the oldest of what only waits for late acks, down to
@@ -251,7 +249,7 @@ func (s *Stream) forget(b *binding, p *part) {
 	s.compact()
 	starved := s.takeStarved(nil)
 	s.mu.Unlock()
-	wakeAll(starved, nil)
+	s.wakeAll(starved, nil)
 }
 
 // tell notes the fate of acks and wakes the writer. counted says that they were
@@ -286,8 +284,10 @@ func (s *Stream) restore(b *binding, p *part, epoch, first, mask, held uint64) {
 	b.used += bits.OnesCount64(held)
 	i := s.find(first)
 	if i < len(s.table) && s.table[i].first == first {
-		s.table[i].mask |= mask
-		s.table[i].held |= held
+		e := s.table[i]
+		e.n = max(e.n, bits.Len64(mask))
+		e.mask |= mask
+		e.held |= held
 		return
 	}
 	e := &outBatch{first: first, n: bits.Len64(mask), mask: mask, held: held, epoch: epoch, b: b, p: p}
@@ -320,5 +320,5 @@ func (s *Stream) outdate(b *binding, p *part) {
 	s.queue = kept
 	starved := s.takeStarved(nil)
 	s.mu.Unlock()
-	wakeAll(starved, nil)
+	s.wakeAll(starved, nil)
 }

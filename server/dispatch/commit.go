@@ -55,7 +55,11 @@ func (l *loop) committed(p *part, err error, now time.Time) {
 		l.commitFailed(p, err, now)
 	}
 	p.lettersInCommit = nil
-	for _, ans := range p.m.EndCommit(now, err == nil) {
+	answers := p.m.EndCommit(now, err == nil)
+	if err == nil { // first the positions: a stream that ends goes with its last answer
+		l.tellPosition(p, answers)
+	}
+	for _, ans := range answers {
 		if ans.Durable && !ans.Nack {
 			l.d.Metrics.Acked.Add(int64(onesCount(ans.Mask)))
 			p.counts.Acked.Add(int64(onesCount(ans.Mask)))
@@ -64,9 +68,6 @@ func (l *loop) committed(p *part, err error, now time.Time) {
 			l.d.trace(ans.First, ans.Mask, FateRetry)
 		}
 		l.tellAnswer(p, ans)
-	}
-	if err == nil {
-		l.tellPosition(p)
 	}
 	if len(p.atts) == 0 {
 		p.m.Disarm() // what this commit has armed
@@ -110,8 +111,9 @@ func (l *loop) tellAnswer(p *part, ans delivery.Answer) {
 	}
 }
 
-// tellPosition passes the durable position on to the part's streams.
-func (l *loop) tellPosition(p *part) {
+// tellPosition passes the durable position on to the part's streams, and to those
+// that have left it and wait for these answers only.
+func (l *loop) tellPosition(p *part, answers []delivery.Answer) {
 	pos := durablePosition(p.key, p.inCommit)
 	if pos.equal(p.told) || l.pop != nil {
 		return
@@ -119,6 +121,16 @@ func (l *loop) tellPosition(p *part) {
 	p.told = pos
 	for _, a := range p.atts {
 		a.b.s.notePosition(a, pos)
+	}
+	var last delivery.StreamID
+	for _, ans := range answers {
+		if ans.Stream == last || p.attachmentByID(ans.Stream) != nil {
+			continue
+		}
+		last = ans.Stream
+		if s := l.d.streamByID(ans.Stream); s != nil {
+			s.notePosition(&attachment{p: p}, pos)
+		}
 	}
 }
 

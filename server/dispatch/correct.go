@@ -42,14 +42,31 @@ func (l *loop) above(high int64, now time.Time) {
 		}
 		switch {
 		case p.aboveSince.IsZero():
-			p.aboveSince = now
+			p.aboveSince, l.doubts = now, true
 			l.d.warn("position is above the log's maximum: waiting for the log", "topic", l.t.name, "partition", l.partition,
 				"subscriber", p.key.Subscriber.String(), "position", p.m.NextNew(), "max", high, "wait", l.d.cfg.CorrectionWait)
 		case now.Sub(p.aboveSince) >= l.d.cfg.CorrectionWait:
 			from := p.m.Position()
-			l.restart(p, p.m.Epoch()+1, min(from, high), p.log.TopicID)
-			l.corrected(p, from, high, "the log has ended below the position")
+			to := min(from, high)
+			l.cache.clear(l.d.freeChunk) // it may hold what the log has lost
+			l.tail.started = false
+			l.restart(p, p.m.Epoch()+1, to, p.log.TopicID)
+			l.corrected(p, from, to, "the log has ended below the position")
 		}
+	}
+}
+
+// believe ends the doubts about positions up to next: the log was read up to there.
+func (l *loop) believe(next int64) {
+	if !l.doubts {
+		return
+	}
+	l.doubts = false
+	for _, p := range l.parts {
+		if p.m.NextNew() <= next {
+			p.aboveSince = time.Time{}
+		}
+		l.doubts = l.doubts || !p.aboveSince.IsZero()
 	}
 }
 

@@ -158,7 +158,7 @@ func (d *Dispatcher) idsReserved(err error) {
 		s.mu.Lock()
 		starved := s.takeStarved(nil)
 		s.mu.Unlock()
-		wakeAll(starved, nil)
+		s.wakeAll(starved, nil)
 	}
 }
 

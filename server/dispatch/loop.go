@@ -71,6 +71,7 @@ type loop struct {
 	fetches map[int64]bool // catch-up reads under way, by start
 	fetchAt time.Time      // no catch-up read before, after an error
 	next    time.Time      // earliest deadline of all parts
+	doubts  bool           // a part's position is above the log's end, as far as is known
 	undead  []undead
 	frozen  map[offsetstore.Subscriber]*freeze
 	timer   *time.Timer
@@ -218,6 +219,9 @@ func (l *loop) apply(ev event, now time.Time) {
 			l.touch(ev.p)
 		}
 	case evCredit:
+		if a := ev.p.attachmentOf(ev.stream); a != nil {
+			a.asked = false
+		}
 		l.enlist(ev.p)
 	case evCommitted:
 		l.committed(ev.p, ev.err, now)

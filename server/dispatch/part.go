@@ -43,6 +43,8 @@ type attachment struct {
 	b *binding
 	p *part
 
+	asked bool // the part waits for room on the stream; the loop's
+
 	// Guarded by the stream's mutex.
 	pos       position
 	posQueued bool
@@ -74,7 +76,8 @@ func (p position) equal(q position) bool {
 }
 
 // pick chooses the stream to serve next: of those with room the one with the
-// most, starting behind the one served last. It returns nil when none has room.
+// most, starting behind the one served last. When none has room it returns any,
+// and the part is woken by the first that has.
 func (p *part) pick() *attachment {
 	if len(p.atts) == 1 {
 		return p.atts[0]
@@ -90,9 +93,25 @@ func (p *part) pick() *attachment {
 	}
 	p.cursor = (p.cursor + 1) % len(p.atts)
 	if best == nil {
-		best = p.atts[p.cursor] // reserve fails and registers the part
+		best = p.awaitRoom()
 	}
 	return best
+}
+
+// awaitRoom has every stream that has no room wake the part once it has, and
+// returns one that has it now; any, if none has. Those that were asked before are
+// not asked again.
+func (p *part) awaitRoom() *attachment {
+	for _, a := range p.atts {
+		if a.asked {
+			continue
+		}
+		if a.b.s.roomOrWake(a.b, p) {
+			return a
+		}
+		a.asked = true
+	}
+	return p.atts[p.cursor]
 }
 
 // pickProbes bounds how many streams of a share are asked for their window.

@@ -16,8 +16,8 @@ import (
 // durable. note is what the client is to be told.
 func (d *Dispatcher) enter(ctx context.Context, t *topic, b *binding, spec Subscription) (loops []*loop, note string, err error) {
 	if d.pop == nil {
-		loops = t.allLoops()
-		return loops, "", d.position(ctx, t, b.sub, loops, &spec.Start, spec.Resume)
+		loops, err = d.placeAll(ctx, t, b, spec)
+		return loops, "", err
 	}
 	if err := t.enterFeed(ctx, b); err != nil {
 		return nil, "", err

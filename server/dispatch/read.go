@@ -126,10 +126,15 @@ func (l *loop) seek(off int64) {
 	if l.tail.busy {
 		return // it returns within pollWait or with a record, then we are asked again
 	}
+	if time.Until(l.fetchAt) > 0 {
+		l.note(l.fetchAt)
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := l.d.backend.Seek(ctx, l.t.name, l.partition, off); err != nil {
 		l.readFailed("seek", err)
+		l.holdReads(false, time.Now().Add(readRetry))
 		return
 	}
 	l.tail.next, l.tail.started = off, true
@@ -205,12 +210,18 @@ func (l *loop) arrived(f *fetched, now time.Time) {
 	} else {
 		delete(l.fetches, f.req.Start)
 	}
+	if f.req.TopicID != l.topicID { // of a topic that was deleted since
+		l.d.freeBatch(f.batch)
+		l.feed()
+		return
+	}
 	if f.err != nil {
 		l.d.freeBatch(f.batch)
 		l.readError(f, tail, now)
 		l.feed()
 		return
 	}
+	l.believe(f.batch.Next)
 	l.takeChunk(f, tail)
 	l.feed()
 }

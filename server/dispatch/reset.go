@@ -164,10 +164,10 @@ func (d *Dispatcher) applyReset(ctx context.Context, t *topic, sub *subscriber, 
 	}()
 	for i, l := range loops {
 		f := &freeze{waiting: make(chan struct{})}
+		frozen[i] = f // even if ctx ends first: the loop does it later
 		if err := l.call(ctx, func() { l.hold(sub.key, f) }); err != nil {
 			return err
 		}
-		frozen[i] = f
 	}
 	for _, f := range frozen {
 		select {
@@ -176,6 +176,9 @@ func (d *Dispatcher) applyReset(ctx context.Context, t *topic, sub *subscriber, 
 			return ctx.Err()
 		}
 	}
+	// From here on there is no way back: with its fate open the machines might go
+	// on in an epoch that is over, and acks would be lost.
+	ctx = context.WithoutCancel(ctx)
 	if err := d.commitReset(ctx, t, sub, moved); err != nil {
 		return err
 	}

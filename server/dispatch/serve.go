@@ -33,7 +33,11 @@ const (
 // another turn at once.
 func (l *loop) serve(p *part, now time.Time) bool {
 	for range turnBatches {
-		if len(p.atts) == 0 || l.d.blocked() || l.frozen[p.key.Subscriber] != nil {
+		if len(p.atts) == 0 || l.frozen[p.key.Subscriber] != nil {
+			return false
+		}
+		if l.d.blocked() {
+			l.lookAgain(p, now)
 			return false
 		}
 		if l.sendBatch(p, p.pick(), now) != sentBatch {
@@ -43,9 +47,16 @@ func (l *loop) serve(p *part, now time.Time) bool {
 	return true
 }
 
+// lookAgain gives a part that the store keeps from sending another look, soon.
+func (l *loop) lookAgain(p *part, now time.Time) {
+	l.hunger(p)
+	l.holdReads(false, now.Add(readRetry))
+}
+
 // sendBatch sends one batch: retries if there are any, else what is new.
 func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 	s := a.b.s
+	a.asked = false
 	slots, room := s.reserve(a.b, p, delivery.MaxBatch, batchBytes)
 	if slots == 0 {
 		return noWindow
@@ -63,15 +74,16 @@ func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 		}
 	}
 	if len(e.offs) == 0 {
-		s.giveBack(a.b, p, slots, e.room)
+		s.giveBack(a.b, p, slots, e.room, e.refused)
 		if e.finished > 0 && why == nothing {
 			return sentBatch // filtered or expired: go on
 		}
 		return why
 	}
 	if !l.mark(p) {
-		s.giveBack(a.b, p, slots, e.room)
+		s.giveBack(a.b, p, slots, e.room, false)
 		l.takeBack(p)
+		l.lookAgain(p, now)
 		return nothing
 	}
 	size := e.bodyLen()

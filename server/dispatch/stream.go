@@ -40,6 +40,7 @@ type Stream struct {
 	bindings  map[uint32]*binding
 	table     []*outBatch // outstanding, sorted by first
 	lateCheck int         // length of the table at which late ones are counted
+	compactAt int         // length of the table at which answered ones are dropped
 	bytes     int64       // in flight
 	queue     []queued
 	queuedB   int
@@ -49,6 +50,7 @@ type Stream struct {
 	posTimer  *time.Timer
 	ending    bool // no new deliveries
 	closed    bool // the writer ends when everything is written
+	broke     bool // closed because the writer failed
 	closeErr  error
 	// inHand: the writer is writing deliveries; onWritten is closed when it
 	// has written them.
@@ -81,6 +83,10 @@ type binding struct {
 	starved []*part
 	topic   *topic
 	feed    *loop // of a log that hands records out
+	// Guarded by topic.mu: whether delivery has begun, and until then the
+	// partitions that the topic has got since the positions were durable.
+	active bool
+	later  []*loop
 }
 
 // errStreamClosed is why nothing more can be done on a stream.
@@ -121,6 +127,16 @@ func (s *Stream) finish(err error) {
 	}
 	s.mu.Unlock()
 	s.signal()
+}
+
+// fail ends a stream whose writer cannot write any more.
+func (s *Stream) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = true
+	if !s.closed {
+		s.closed, s.broke, s.closeErr = true, true, err
+	}
 }
 
 // Err is what the stream ended with.
@@ -242,9 +258,10 @@ func (s *Stream) noteAnswered() {
 // Evicted is closed when the stream is ended without waiting for its writer.
 func (s *Stream) Evicted() <-chan struct{} { return s.evicted }
 
-// EndedHere tells whether the server ended the stream, not the client.
+// EndedHere tells whether the server ended the stream, not the client and not a
+// connection that broke.
 func (s *Stream) EndedHere() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.closed
+	return s.closed && !s.broke
 }

@@ -3,11 +3,13 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/ackmesh/ackmesh/offsetstore"
 	"github.com/ackmesh/ackmesh/server/delivery"
+	"github.com/ackmesh/ackmesh/storage"
 )
 
 // NoticeKind says what a stream is told, with the numbers of the wire.
@@ -92,7 +94,7 @@ func (d *Dispatcher) NewStream(cfg StreamConfig) (*Stream, error) {
 		id: delivery.StreamID(d.nextStream.Add(1)), d: d, Since: time.Now(), cfg: cfg,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), answered: make(chan struct{}, 1),
 		evicted:  make(chan struct{}),
-		bindings: map[uint32]*binding{}, ids: idBlock{source: d.ids}, lateCheck: maxLate,
+		bindings: map[uint32]*binding{}, ids: idBlock{source: d.ids}, lateCheck: maxLate, compactAt: minCompact,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,6 +149,20 @@ func (d *Dispatcher) Subscribe(ctx context.Context, s *Stream, spec Subscription
 	return out, nil
 }
 
+// placeAll makes the positions of a binding durable in all partitions.
+func (d *Dispatcher) placeAll(ctx context.Context, t *topic, b *binding, spec Subscription) (loops []*loop, err error) {
+	start := &spec.Start
+	for more := t.allLoops(); ; start = nil { // what has appeared since begins at its minimum
+		if err := d.position(ctx, t, b.sub, more, start, spec.Resume); err != nil {
+			return nil, err
+		}
+		loops = append(loops, more...)
+		if more = t.bind(b, loops); len(more) == 0 {
+			return loops, nil
+		}
+	}
+}
+
 // Activate begins delivery, after Opened or Changed was queued. Another stream
 // of the client on the same subscription loses it.
 func (d *Dispatcher) Activate(sub *Subscribed) {
@@ -171,7 +187,7 @@ func (d *Dispatcher) Activate(sub *Subscribed) {
 	if sub.note != "" {
 		b.s.notice(NoticePositionCorrected, sub.note, b.id)
 	}
-	for _, l := range sub.loops {
+	for _, l := range append(sub.loops, b.topic.activate(b)...) {
 		l.attach(b)
 	}
 }
@@ -206,7 +222,10 @@ func (l *loop) attachNow(b *binding) {
 		p.sub = b.sub
 	}
 	if p == nil {
-		if p = l.open(b.sub); p == nil {
+		var err error
+		if p, err = l.open(b.sub); err != nil { // the client is to try again
+			l.d.warn("position of a subscriber could not be read: its stream ends", "topic", l.t.name, "partition", l.partition, "subscriber", b.sub.name, "error", err)
+			b.s.finish(err)
 			return
 		}
 	}
@@ -221,7 +240,7 @@ func (l *loop) attachNow(b *binding) {
 }
 
 // open makes the part of a subscriber out of its stored value.
-func (l *loop) open(sub *subscriber) *part {
+func (l *loop) open(sub *subscriber) (*part, error) {
 	key := offsetstore.Key{Topic: l.t.name, Subscriber: sub.key, Partition: l.partition}
 	v, ok, err := l.d.store.Get(key)
 	var marker offsetstore.Marker
@@ -231,9 +250,11 @@ func (l *loop) open(sub *subscriber) *part {
 	if err == nil && ok && l.pop != nil {
 		v, err = l.pop.begin(key, v)
 	}
-	if err != nil || !ok {
-		l.d.warn("position of a subscriber is gone: nothing is delivered to it", "topic", l.t.name, "partition", l.partition, "subscriber", sub.key.String(), "error", err)
-		return nil
+	if err == nil && !ok {
+		err = storage.ErrUnavailable // removed since the stream was opened
+	}
+	if err != nil {
+		return nil, fmt.Errorf("position of subscriber %s in topic %q partition %q: %w", sub.key, l.t.name, l.partition, err)
 	}
 	p := &part{
 		l: l, sub: sub, key: key, marker: marker, marked: v.High, log: v.Log,
@@ -242,7 +263,7 @@ func (l *loop) open(sub *subscriber) *part {
 	}
 	l.pop.opened(p)
 	l.parts[sub.key] = p
-	return p
+	return p, nil
 }
 
 // detach takes a binding off its partitions: what it holds is given back at
@@ -319,7 +340,7 @@ func (d *Dispatcher) Pause(s *Stream, id uint32, paused bool) error {
 	b.paused = paused
 	starved := s.takeStarved(nil)
 	s.mu.Unlock()
-	wakeAll(starved, nil)
+	s.wakeAll(starved, nil)
 	return nil
 }
 

@@ -171,7 +171,6 @@ func (t *topic) join(ctx context.Context, b *binding, key offsetstore.Subscriber
 	}
 	sub.live++
 	b.sub, b.topic = sub, t
-	t.bound[b] = true
 	t.mu.Unlock()
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +35,8 @@ type topic struct {
 	loops  []*loop
 	byName map[string]*loop
 	subs   map[offsetstore.Subscriber]*subscriber
-	bound  map[*binding]bool                // active bindings
+	bound  map[*binding]bool                // bindings whose positions are durable
+	fresh  []*loop                          // not taken up yet by all of them; refresh's own
 	feeds  map[offsetstore.Subscriber]*loop // of a log that hands records out
 
 	// Guarded by Dispatcher.mu.
@@ -205,18 +207,17 @@ func (d *Dispatcher) refreshTopic(ctx context.Context, t *topic) {
 	t.mu.Lock()
 	anew := info.ID != t.id
 	t.id = info.ID
-	var fresh []*loop
 	for _, name := range d.readByPosition(info) {
 		if t.byName[name] == nil {
-			fresh = append(fresh, t.addLoop(name))
+			t.fresh = append(t.fresh, t.addLoop(name))
 		}
 	}
 	t.mu.Unlock()
 	if anew {
 		t.recreated(ctx, info)
 	}
-	if len(fresh) > 0 {
-		d.adopt(ctx, t, fresh)
+	if len(t.fresh) > 0 && d.adopt(ctx, t, t.fresh) {
+		t.fresh = nil
 	}
 }
 
@@ -239,42 +240,65 @@ func (t *topic) recreated(ctx context.Context, info storage.Topic) {
 }
 
 // adopt attaches the streams that are on a topic to partitions it has got since.
-func (d *Dispatcher) adopt(ctx context.Context, t *topic, fresh []*loop) {
+// It tells whether all could be: else it is to be called again. Those that join
+// later find the partitions themselves.
+func (d *Dispatcher) adopt(ctx context.Context, t *topic, fresh []*loop) bool {
 	t.mu.Lock()
 	bound := make([]*binding, 0, len(t.bound))
 	for b := range t.bound {
 		bound = append(bound, b)
 	}
 	t.mu.Unlock()
+	all := true
 	for _, b := range bound {
 		if err := d.position(ctx, t, b.sub, fresh, nil, nil); err != nil {
 			d.warn("new partitions could not be taken up, trying again", "topic", t.name, "subscriber", b.sub.key.String(), "error", err)
-			t.forgetLoops(fresh)
-			return
+			all = false
+			continue
 		}
-		for _, l := range fresh {
-			l.attach(b)
-		}
-	}
-}
-
-// forgetLoops ends loops that could not be taken up, so that the next look
-// begins anew.
-func (t *topic) forgetLoops(gone []*loop) {
-	t.mu.Lock()
-	for _, l := range gone {
-		delete(t.byName, l.partition)
-		for i := range t.loops {
-			if t.loops[i] == l {
-				t.loops = append(t.loops[:i], t.loops[i+1:]...)
-				break
+		if !t.keepFor(b, fresh) {
+			for _, l := range fresh {
+				l.attach(b)
 			}
 		}
 	}
-	t.mu.Unlock()
-	for _, l := range gone {
-		l.stop()
+	return all
+}
+
+// keepFor leaves partitions to Activate, if the binding is not active yet.
+func (t *topic) keepFor(b *binding, fresh []*loop) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !b.active {
+		b.later = append(b.later, fresh...)
 	}
+	return !b.active
+}
+
+// activate makes the binding active and returns the partitions that were left to
+// it meanwhile.
+func (t *topic) activate(b *binding) []*loop {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	later := b.later
+	b.active, b.later = true, nil
+	return later
+}
+
+// bind notes that the binding's positions in loops are durable. If the topic has
+// got others since it returns those instead.
+func (t *topic) bind(b *binding, loops []*loop) (others []*loop) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.loops {
+		if !slices.Contains(loops, l) {
+			others = append(others, l)
+		}
+	}
+	if len(others) == 0 {
+		t.bound[b] = true
+	}
+	return others
 }
 
 // bounds of a partition, where the backend knows them.

@@ -1,6 +1,9 @@
 package dispatch
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // maxQueued is how many bytes of encoded deliveries wait for a stream's writer
 // before its partitions pause: enough to keep a fast client busy, little
@@ -90,7 +93,7 @@ func (s *Stream) send(b *binding, p *part, slots int, room int64, bt batch) (fir
 	s.mu.Lock()
 	if s.ending || b.gone {
 		s.mu.Unlock()
-		s.giveBack(b, p, slots, room)
+		s.giveBack(b, p, slots, room, false)
 		return 0, false
 	}
 	b.used -= slots - n
@@ -107,14 +110,18 @@ func (s *Stream) send(b *binding, p *part, slots int, room int64, bt batch) (fir
 	return first, true
 }
 
-// giveBack returns a reservation that is not used.
-func (s *Stream) giveBack(b *binding, p *part, slots int, room int64) {
+// giveBack returns a reservation that is not used. refused: widen had p wait for
+// more room than it had reserved, and it still does.
+func (s *Stream) giveBack(b *binding, p *part, slots int, room int64, refused bool) {
 	s.mu.Lock()
 	b.used -= slots
 	s.bytes -= room
 	starved := s.takeStarved(b)
+	if refused && slices.Contains(starved, p) {
+		addPart(&b.starved, p)
+	}
 	s.mu.Unlock()
-	wakeAll(starved, p)
+	s.wakeAll(starved, p)
 }
 
 // takeStarved returns the partitions to wake after room was made. s.mu is held.
@@ -122,7 +129,7 @@ func (s *Stream) takeStarved(b *binding) []*part {
 	if s.ending || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB >= s.d.queueRoom()) {
 		return nil
 	}
-	if b != nil && len(s.bindings) == 1 {
+	if b != nil && !b.gone && len(s.bindings) == 1 {
 		list := b.starved
 		b.starved = nil
 		return list
@@ -145,14 +152,27 @@ func addPart(list *[]*part, p *part) {
 	*list = append(*list, p)
 }
 
-// wakeAll makes partitions look at their window again, but for self: it is
+// wakeAll makes partitions look at their window of s again, but for self: it is
 // looking already.
-func wakeAll(list []*part, self *part) {
+func (s *Stream) wakeAll(list []*part, self *part) {
 	for _, p := range list {
 		if p != self {
-			p.l.post(event{kind: evCredit, p: p})
+			p.l.post(event{kind: evCredit, p: p, stream: s})
 		}
 	}
+}
+
+// roomOrWake tells whether the binding has room; if not, p is woken when it has.
+func (s *Stream) roomOrWake(b *binding, p *part) (room bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.freeLocked(b) > 0 {
+		return true
+	}
+	if !b.gone && !s.ending {
+		addPart(&b.starved, p)
+	}
+	return false
 }
 
 // SetWindow changes the stream's windows, where not negative.
@@ -166,5 +186,5 @@ func (s *Stream) SetWindow(records int, bytes int64) {
 	}
 	starved := s.takeStarved(nil)
 	s.mu.Unlock()
-	wakeAll(starved, nil)
+	s.wakeAll(starved, nil)
 }

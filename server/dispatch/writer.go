@@ -33,7 +33,7 @@ func (s *Stream) Write(sink Sink) error {
 			err := w.send(s, sink)
 			s.written()
 			if err != nil {
-				s.finish(err)
+				s.fail(err)
 				s.drop()
 				return err
 			}
@@ -87,7 +87,7 @@ func (s *Stream) takeWork(w *writeWork) (more, ended bool) {
 		s.handSince = time.Now()
 	}
 	s.mu.Unlock()
-	wakeAll(starved, nil)
+	s.wakeAll(starved, nil)
 	return more, ended
 }
 

@@ -64,7 +64,7 @@ test: ## The fast tests, with the race detector
 test-long: ## Crash, power-loss and full-disk tests
 	$(need-go)
 	$(need-race)
-	$(GO) test -race -count=1 -timeout 30m -tags long ./test/...
+	$(GO) test -race -count=1 -p 1 -timeout 30m -tags long ./test/...
 test-crash: test-long ## The same as test-long
 
 .PHONY: test-brokers

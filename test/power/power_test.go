@@ -36,11 +36,11 @@ func TestPowerLoss(t *testing.T) {
 }
 
 // TestPowerLossNotSynced is the proof that the test above sees what is lost:
-// without syncs it must fail.
+// without syncs it must break a promise that no impatience of the test breaks.
 func TestPowerLossNotSynced(t *testing.T) {
 	err := lose(t, 3, 3_000, "--sync=false")
 	for _, p := range tracecheck.Promises() {
-		if errors.Is(err, p.Err) {
+		if errors.Is(err, p.Err) && p.Name != "Complete" {
 			t.Logf("without syncs %s is broken, as it must be", p.Name)
 			return
 		}

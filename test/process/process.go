@@ -327,8 +327,8 @@ func (s *Server) Log() string { return s.log.String() }
 // Logged tells whether the present life has printed a text.
 func (s *Server) Logged(text string) bool { return strings.Contains(s.Log(), text) }
 
-// PID is the process's id.
-func (s *Server) PID() int { return s.cmd.Process.Pid }
+// Process is the present life's.
+func (s *Server) Process() *os.Process { return s.cmd.Process }
 
 // log may be read while it is written to.
 type log struct {

@@ -10,6 +10,7 @@ import (
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 	"github.com/ackmesh/ackmesh/server"
 	. "github.com/ackmesh/ackmesh/server/servertest"
+	"github.com/ackmesh/ackmesh/test/tmpfs"
 )
 
 // TestC25_LateAck: an ack that was kept for a delivery of an earlier life
@@ -39,7 +40,7 @@ func TestC25_LateAck(t *testing.T) {
 // TestC25_UniqueIDs: delivery ids never repeat over 1,000 restarts.
 func TestC25_UniqueIDs(t *testing.T) {
 	const restarts = 1000
-	data := filepath.Join(t.TempDir(), "data")
+	data := filepath.Join(tmpfs.Mount(t, 300<<20), "data") // nothing is waited for on a disk
 	seen := map[uint64]int{}
 	for round := range restarts {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -48,6 +50,9 @@ type publisher struct {
 	rnd   *rand.Rand
 	left  int
 	again []*request // to be sent again, first of all
+	// refused: the server does not take what is sent. The session ends then and
+	// the next one begins a little later.
+	refused atomic.Bool
 }
 
 // Publish starts a publisher. It sends what was not confirmed again, with the
@@ -63,10 +68,25 @@ func (r *Run) Publish(name string, cfg PublisherConfig) (done <-chan struct{}) {
 				return
 			}
 			p.session()
+			if p.refused.Swap(false) {
+				pause(r.ctx, refusedPause)
+			}
 		}
 		close(ch)
 	})
 	return ch
+}
+
+// refusedPause is how long a publisher waits after a refusal.
+const refusedPause = 50 * time.Millisecond
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // session is one PublishStream, from its begin until it breaks or all is
@@ -89,7 +109,7 @@ func (p *publisher) session() {
 
 // send sends requests until the stream breaks or there are no more.
 func (p *publisher) send(ctx context.Context, stream grpc.BidiStreamingClient[pb.PublishRequest, pb.PublishResponse], flying chan<- *request) {
-	for ctx.Err() == nil && stream.Context().Err() == nil {
+	for ctx.Err() == nil && stream.Context().Err() == nil && !p.refused.Load() {
 		req := p.next(stream.Context())
 		if req == nil {
 			return
@@ -193,6 +213,7 @@ func (p *publisher) receive(stream grpc.BidiStreamingClient[pb.PublishRequest, p
 		}
 		if rest := p.r.answered(req, res); rest != nil {
 			again = append(again, rest)
+			p.refused.Store(true)
 		}
 	}
 	return again

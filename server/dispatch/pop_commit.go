@@ -172,6 +172,10 @@ func (f *feed) unsetDone(ids []string, err error) {
 		return
 	}
 	f.metrics().ForgetFailures.Add(1)
+	if f.l.stopping {
+		f.unset = nil // they do no harm, and go when they are old
+		return
+	}
 	f.unset = append(slices.Clone(ids), f.unset...)
 	f.unsetAt = time.Now().Add(popLongestRetry)
 }

@@ -3,6 +3,7 @@ package servertest_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ackmesh/ackmesh/offsetstore"
@@ -114,7 +115,7 @@ var _ storage.Backend = (*fakepop.Backend)(nil)
 // TestPop_Spine is the way of one event: published, popped, delivered, DURABLE,
 // acked at the broker, forgotten.
 func TestPop_Spine(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
 		p := popping(t, 4)
 		s := Open(t, p.in.Mesh(), open("c", Sub("t", broadcast)))
 		Publish(t, p.in.Mesh(), "t", Numbers(100)...)
@@ -146,3 +147,8 @@ func TestPop_Spine(t *testing.T) {
 		}
 	})
 }
+
+func ptr[T any](v T) *T { return &v }
+
+// popBubble runs a test with fake time, on a log of its own.
+func popBubble(t *testing.T, fn func(t *testing.T)) { t.Helper(); synctest.Test(t, fn) }

@@ -95,7 +95,10 @@ func startChild(t *testing.T, dir string, env ...string) *child {
 		t.Fatal(err)
 	}
 	go c.read(out)
-	t.Cleanup(func() { _ = c.cmd.Process.Kill() }) // most have ended
+	t.Cleanup(func() { // most have ended
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+	})
 	return c
 }
 

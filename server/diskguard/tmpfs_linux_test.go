@@ -58,7 +58,10 @@ func startAcker(t *testing.T, dir string) *acker {
 		t.Fatal(err)
 	}
 	go a.read(out)
-	t.Cleanup(func() { _ = a.cmd.Process.Kill() }) // it has ended, or the test failed
+	t.Cleanup(func() { // it has ended, or the test failed
+		_ = a.cmd.Process.Kill()
+		_ = a.cmd.Wait()
+	})
 	return a
 }
 

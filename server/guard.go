@@ -1,6 +1,7 @@
 package server
 
 import (
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/ackmesh/ackmesh/offsetstore/badger"
@@ -45,7 +46,10 @@ func (s *Server) openGuard() (guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	sizes := badger.SizesFor(u.Total)
+	sizes, err := badger.SizesOf(filepath.Join(s.cfg.Data, offsetsDir))
+	if err != nil {
+		return nil, err
+	}
 	margin := int64(s.cfg.Disk.Margin)
 	if margin == 0 {
 		margin = sizes.Margin() + segmentRoom(u.Total)

@@ -35,7 +35,7 @@ type topicContent struct {
 
 // maxIndex bounds the array of pull offsets; partitions with higher numbers
 // are kept by name.
-const maxIndex = 1 << 16
+const maxIndex = 1 << 12
 
 // index is the place of a partition in topicContent.Next.
 func index(partition string) (int, bool) {

@@ -34,7 +34,10 @@ type item struct {
 	call *call
 	at   int // its place in the call
 	part *partQueue
-	msg  sarama.ProducerMessage
+	// state is that of the partition of the topic that was known when the
+	// event was placed.
+	state *partition
+	msg   sarama.ProducerMessage
 }
 
 // Append implements storage.Backend. A key's partition is the one that
@@ -109,7 +112,7 @@ func (l *Log) finish(it *item, err error) {
 	r.Err = err
 	if err == nil {
 		r.Partition, r.Offset = it.part.name, it.msg.Offset
-		it.part.state.see(it.msg.Offset + 1)
+		it.state.see(it.msg.Offset + 1)
 	}
 	if c.left.Add(-1) == 0 {
 		l.queue.over(c)

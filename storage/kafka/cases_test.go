@@ -223,6 +223,27 @@ func TestC18_PartitionsAreAdded(t *testing.T) {
 	}
 }
 
+// A log that writes finds the new partitions by itself.
+func TestC18_WriterFindsPartitions(t *testing.T) {
+	c := cluster(t)
+	seed(t, c, "t", 1)
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs()}.LookAgain(10*time.Millisecond))
+	write(t, l, "t", 0, 10)
+	if err := admin(t, c.ListenAddrs()).CreatePartitions("t", 3, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	eventually(t, func() error {
+		for _, r := range writeKeyed(t, l, "t", 0, 30, func(n int) string { return fmt.Sprint(n) }) {
+			used[r.Partition] = true
+		}
+		if len(used) < 3 {
+			return fmt.Errorf("used are %v", used)
+		}
+		return nil
+	})
+}
+
 // Partitions that nobody reads on, and others that wait for records, do not
 // hold up the partition that is read.
 func TestC47_SlowReaderHoldsUpNobody(t *testing.T) {

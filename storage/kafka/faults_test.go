@@ -96,7 +96,7 @@ func TestFrozenBroker(t *testing.T) {
 func TestLeadersMove(t *testing.T) {
 	c := cluster(t, kfake.NumBrokers(3))
 	seed(t, c, "t", 4)
-	l := open(t, kafka.Options{Brokers: c.ListenAddrs()})
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs()}.LookAgain(time.Millisecond))
 	const total = 4000
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -225,7 +225,7 @@ func TestRecreatedByOthers(t *testing.T) {
 	var changes []string
 	l := open(t, kafka.Options{Brokers: c.ListenAddrs(), Observe: kafka.Observe{
 		TopicChanged: func(topic, _, _ string) { changes = append(changes, topic) },
-	}})
+	}}.LookAgain(time.Hour))
 	write(t, l, "t", 0, 10)
 	old, err := l.Topic(t.Context(), "t")
 	if err != nil {
@@ -261,6 +261,40 @@ func TestRecreatedByOthers(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// A log that writes all the time goes on in a topic that others make again.
+func TestWriterAcrossRecreation(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(1))
+	seed(t, c, "t", 2)
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs()}.LookAgain(5*time.Millisecond))
+	for round := range 3 {
+		for n := range 10 {
+			eventually(t, func() error {
+				results, err := storage.AppendWait(t.Context(), l, "t", []storage.Event{{Key: fmt.Sprint(n), Frame: number(100*round + n)}})
+				if err == nil {
+					err = results[0].Err
+				}
+				return err
+			})
+		}
+		count := 0
+		for _, part := range []string{"0", "1"} {
+			for _, r := range mustPoll(t, l, storage.PollRequest{Topic: "t", Partition: part, Start: storage.Cursor}).Records {
+				if want := fmt.Sprint(100*round + count); len(id(r.Frame)) != len(want) {
+					t.Errorf("round %d has the event %s", round, id(r.Frame))
+				}
+				count++
+			}
+		}
+		if count < 10 {
+			t.Errorf("round %d: %d of 10 events are there", round, count)
+		}
+		if err := c.DeleteTopic("t"); err != nil {
+			t.Fatal(err)
+		}
+		seed(t, c, "t", 2)
+	}
 }
 
 // A broker that lags behind and tells an old identity is not believed.

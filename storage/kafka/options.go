@@ -26,7 +26,8 @@ const (
 	// that any consumer of CloudEvents reads it. A frame that this form would
 	// change (not of type EVENT, with flags or a sequence number, with an
 	// attribute without a name, with data that would be read as something
-	// else) is written as a frame all the same.
+	// else) is written as a frame all the same. The specversion 1.0 is not an
+	// attribute of what is read back.
 	FormatCloudEvents Format = "cloudevents"
 )
 
@@ -130,7 +131,8 @@ type Options struct {
 	// Observe takes figures.
 	Observe Observe
 
-	scram func() sarama.SCRAMClient
+	scram     func() sarama.SCRAMClient
+	lookAgain time.Duration // how old the number of partitions may be for Append
 }
 
 // Observe is where figures go. Nil funcs are left out. They are called from
@@ -183,6 +185,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.Observe = o.Observe.withDefaults()
 	o.scram = o.SASL.scramSource()
+	o.lookAgain = or(o.lookAgain, 10*time.Second)
 	return o
 }
 

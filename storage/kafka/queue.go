@@ -23,8 +23,6 @@ const (
 	sendBatch = 512
 	// runEvents and runBytes end a run of events without a key.
 	runEvents, runBytes = 128, 64 << 10
-	// lookAgain is how old the number of partitions may be.
-	lookAgain = 10 * time.Second
 )
 
 // queue is what was appended and is not yet in the producer: a queue for each
@@ -126,7 +124,7 @@ func (q *queue) put(c *call) bool {
 	} else {
 		q.place(t, c)
 	}
-	if !t.looking && (t.info == nil || time.Since(t.looked) > lookAgain) {
+	if !t.looking && (t.info == nil || time.Since(t.looked) > q.l.opts.lookAgain) {
 		t.looking = true
 		q.wg.Go(func() { q.look(t) })
 	}
@@ -148,7 +146,7 @@ func (q *queue) place(t *topicQueue, c *call) {
 	for i := range c.items {
 		it := &c.items[i]
 		p := t.choose(it)
-		it.part, it.msg.Partition = p, p.number
+		it.part, it.state, it.msg.Partition = p, p.state, p.number
 		p.items = append(p.items, it)
 		q.makeReady(p)
 	}

@@ -109,6 +109,9 @@ func (s *Server) newGRPC(certs *certificates, c chain) *grpc.Server {
 	if certs != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(certs.config())))
 	}
+	if s.tracing != nil {
+		opts = append(opts, grpc.StatsHandler(s.tracing.Calls(isUnary)))
+	}
 	return grpc.NewServer(append(opts, s.parts.ServerOptions...)...)
 }
 

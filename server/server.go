@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -24,8 +26,8 @@ import (
 	"github.com/ackmesh/ackmesh/server/dispatch"
 	"github.com/ackmesh/ackmesh/server/recommend"
 	"github.com/ackmesh/ackmesh/server/rpc"
+	"github.com/ackmesh/ackmesh/server/tracing"
 	"github.com/ackmesh/ackmesh/storage"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Parts replaces parts of an instance, for tests and for programs that embed
@@ -42,6 +44,9 @@ type Parts struct {
 	Store   func() (offsetstore.Store, error)
 	// Wrap wraps the backend, whichever it is.
 	Wrap func(storage.Backend) storage.Backend
+	// Spans, where set, makes the spans of events and calls, in place of what
+	// the OTEL_ variables of the environment say.
+	Spans trace.TracerProvider
 	// ServerOptions are added to those of the gRPC servers.
 	ServerOptions []grpc.ServerOption
 }
@@ -65,6 +70,7 @@ type Server struct {
 	calls    *limiter
 	resets   *limiter
 	reloads  reloads
+	tracing  *tracing.Tracing // nil: nothing is followed
 
 	serving sync.WaitGroup
 	core    core
@@ -126,6 +132,10 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.readSecurity(); err != nil {
 		return err
 	}
+	if err := s.openTracing(ctx); err != nil {
+		return err
+	}
+	defer s.closeTracing()
 	ls, err := s.listen()
 	if err != nil {
 		return err
@@ -186,6 +196,9 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	c.pub = rpc.NewPublisher(c.backend, "/ackmesh/"+c.id, seed())
+	if s.tracing != nil {
+		c.pub.SetTracer(s.tracing)
+	}
 	s.edge.bind(c)
 	return nil
 }
@@ -202,6 +215,9 @@ func (s *Server) dispatchConfig() dispatch.Config {
 		InstanceID: s.core.id, InstanceURL: s.advertise(), Refresh: s.cfg.Topics.Refresh,
 		EncodeNotice: rpc.EncodeNotice, Logger: s.log,
 		MemoryLimit: int64(s.cfg.MemoryLimit()), Expiry: s.cfg.Subscriber.Expiry,
+	}
+	if s.tracing != nil {
+		cfg.Tracer = s.tracing
 	}
 	d := s.cfg.Delivery
 	cfg.Delivery.MaxAttempts, cfg.Delivery.Backoff, cfg.Delivery.Jitter = d.MaxAttempts, d.Backoff, d.Jitter

@@ -39,8 +39,8 @@ type Popper interface {
 	// When ctx ends, what was taken for the caller may come again only after
 	// req.Invisible.
 	//
-	// Errors: ErrTopicNotFound, ErrGroupNotFound, ErrUnavailable, ErrClosed,
-	// ctx.Err(). After an error batch is empty.
+	// Errors: ErrTopicNotFound, ErrTopicChanged, ErrGroupNotFound, ErrInvalid,
+	// ErrUnavailable, ErrClosed, ctx.Err(). After an error batch is empty.
 	Pop(ctx context.Context, req PopRequest, batch *Batch) error
 
 	// Renew keeps popped records invisible for that long from now. Each gets
@@ -133,6 +133,9 @@ type Group struct {
 // PopRequest says what to pop.
 type PopRequest struct {
 	Topic, Group string
+	// TopicID, where not empty, is the identity that the caller expects the
+	// topic to have; with another one Pop fails with ErrTopicChanged.
+	TopicID string
 	// Max is how many records at most, from 1. The log may have a lower bound
 	// of its own.
 	Max int

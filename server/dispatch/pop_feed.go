@@ -247,7 +247,7 @@ func (f *feed) wantMore(now time.Time) {
 	}
 	l.tail.busy = true
 	f.pop, f.unpop = context.WithCancel(context.Background())
-	l.tail.req <- storage.PollRequest{MaxRecords: min(room, popMax), Wait: popWait}
+	l.tail.req <- storage.PollRequest{TopicID: l.topicID, MaxRecords: min(room, popMax), Wait: popWait}
 }
 
 // memoryShort tells whether the records in memory take half of what is allowed.
@@ -293,7 +293,7 @@ func (f *feed) read(ctx context.Context, req storage.PollRequest) {
 	defer stop()
 	b := &storage.Batch{} // its memory is the records' as long as they are held
 	err := f.l.d.pop.Pop(f.pop, storage.PopRequest{
-		Topic: f.l.t.name, Group: f.group, Max: req.MaxRecords, Invisible: f.invisible, Wait: req.Wait,
+		Topic: f.l.t.name, TopicID: req.TopicID, Group: f.group, Max: req.MaxRecords, Invisible: f.invisible, Wait: req.Wait,
 	}, b)
 	f.unpop()
 	f.l.d.Metrics.Reads.Add(1)

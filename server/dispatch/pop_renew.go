@@ -18,6 +18,7 @@ func (f *feed) renew(now time.Time) {
 		f.l.note(f.renewAt)
 		return
 	}
+	f.releasePaused(now)
 	list, more := f.renewable(now)
 	if !more {
 		f.renewAt = now.Add(f.invisible / 6)
@@ -35,6 +36,39 @@ func (f *feed) renew(now time.Time) {
 	var err error
 	f.call(func(ctx context.Context) { out, err = f.l.d.pop.Renew(ctx, handles, f.invisible) },
 		func(after time.Time) { f.renewed(list, vers, out, err, now, after) })
+}
+
+// releasePaused gives up what no stream may get for now, because all of them are
+// paused, instead of renewing it: others may have room.
+func (f *feed) releasePaused(now time.Time) {
+	p := f.l.parts[f.sub]
+	n := len(f.queue)
+	if n == 0 || f.queue[0].until.Sub(now) >= f.invisible/2 || !p.paused() {
+		return
+	}
+	p.m.Pass(f.queue[n-1].off + 1)
+	for _, q := range f.queue {
+		f.discard(q)
+		f.leaving = append(f.leaving, q)
+	}
+	f.queue = nil
+	f.l.touch(p)
+}
+
+// paused tells whether no stream of the part takes anything whatever it acks.
+func (p *part) paused() bool {
+	for _, a := range p.atts {
+		if !a.b.s.isPaused(a.b) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Stream) isPaused(b *binding) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending || b.gone || b.paused || s.max(b) == 0 || s.cfg.MaxBytes == 0
 }
 
 // renewable lists up to popBatch messages whose receipts are to be renewed.

@@ -164,6 +164,16 @@ func (g *group) blocked(partition string) bool {
 
 // take hands out up to req.Max records.
 func (br *Broker) take(ctx context.Context, g *group, req storage.PopRequest, now time.Time, batch *storage.Batch) error {
+	t, err := br.log.Topic(ctx, g.key.topic)
+	if err != nil {
+		return err
+	}
+	if req.TopicID != "" && req.TopicID != t.ID {
+		return fmt.Errorf("fakepop: topic %q has the identity %s, not %s: %w", t.Name, t.ID, req.TopicID, storage.ErrTopicChanged)
+	}
+	if t.ID != g.topicID { // made anew: the group begins with it
+		g.topicID, g.next, g.flights, g.again = t.ID, map[string]int64{}, map[string]*flight{}, nil
+	}
 	br.lapse(g, now)
 	var out []*flight
 	most := min(req.Max, maxPop)
@@ -173,13 +183,6 @@ func (br *Broker) take(ctx context.Context, g *group, req storage.PopRequest, no
 		n := min(most, len(g.again))
 		out = append(out, g.again[:n]...)
 		g.again = g.again[n:]
-	}
-	t, err := br.log.Topic(ctx, g.key.topic)
-	if err != nil {
-		return err
-	}
-	if t.ID != g.topicID { // the topic was made anew: the group begins with it
-		g.topicID, g.next, g.flights, g.again, out = t.ID, map[string]int64{}, map[string]*flight{}, nil, nil
 	}
 	for i := range t.Partitions {
 		p := t.Partitions[(g.turn+i)%len(t.Partitions)]

@@ -9,8 +9,8 @@ import (
 	"github.com/ackmesh/ackmesh/storage"
 )
 
-// errRefused is a status other than OK for one entry of Ack.
-var errRefused = errors.New("the broker refused it")
+// ErrRefused is a status other than OK for one entry of a call.
+var ErrRefused = errors.New("the broker refused it")
 
 // groupOf finds a group. br.mu is held.
 func (br *Broker) groupOf(topic, name string) (*group, error) {
@@ -238,7 +238,7 @@ func (br *Broker) ackOne(h any) (known bool, err error) {
 	case br.refuse > 0:
 		br.refuse--
 		c.Refused++
-		return false, fmt.Errorf("fakepop: ack of %s: %w", f.id, errRefused)
+		return false, fmt.Errorf("fakepop: ack of %s: %w", f.id, ErrRefused)
 	case !good:
 		c.Stale++
 		return !f.done && f.receipt != "" && f.receipt != h, nil

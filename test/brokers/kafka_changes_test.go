@@ -40,6 +40,10 @@ func (k *kafkaBroker) recreated(t *testing.T) {
 		return a.CreateTopic("again", &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false)
 	})
 	other := k.open(t, kafka.Options{})
+	eventually(t, func() error { // a broker learns of a new topic a moment later
+		_, err := other.Topic(t.Context(), "again")
+		return err
+	})
 	for n := 100; n < 130; n++ {
 		appendAll(t, other, "again", storage.Event{Frame: event(n)})
 	}

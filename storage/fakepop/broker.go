@@ -57,7 +57,7 @@ type Broker struct {
 	mu       sync.Mutex
 	log      *memory.Backend
 	groups   map[groupKey]*group
-	receipts map[string]*flight // every receipt ever given, by its text
+	receipts map[string]receipt // every receipt ever given, by its text
 	serial   int64              // of receipts
 	wake     chan struct{}      // closed when something may be visible
 	down     bool
@@ -101,7 +101,7 @@ func New(o Options) *Broker {
 			Partitions: o.Partitions, Clock: o.Clock,
 			PartitionName: func(i int) string { return fmt.Sprintf("broker-a:%d", i) },
 		}),
-		groups: map[groupKey]*group{}, receipts: map[string]*flight{},
+		groups: map[groupKey]*group{}, receipts: map[string]receipt{},
 		wake: make(chan struct{}), counts: map[groupKey]*Counts{},
 	}
 }

@@ -55,3 +55,53 @@ func harness() storagetest.Harness {
 }
 
 func TestConformance(t *testing.T) { storagetest.Run(t, harness()) }
+
+// popHarness runs the suite of a log that hands records out.
+func popHarness() storagetest.PopHarness {
+	clock := &testClock{}
+	return storagetest.PopHarness{
+		Open: func(t storagetest.T) storage.Backend {
+			clock.ahead.Store(0)
+			br := fakepop.New(fakepop.Options{Clock: clock.now})
+			t.Cleanup(func() { _ = br.Close() })
+			return br.Open()
+		},
+		Another:     func(_ storagetest.T, b storage.Backend) storage.Backend { return b.(*fakepop.Backend).Broker().Open() },
+		CrashReopen: func(_ storagetest.T, b storage.Backend) storage.Backend { return b.(*fakepop.Backend).Crash() },
+		Advance: func(_ storagetest.T, b storage.Backend, d time.Duration) {
+			clock.ahead.Add(int64(d))
+			b.(*fakepop.Backend).Broker().Wake()
+		},
+		Places: true, Ordered: true, Counts: true,
+	}
+}
+
+func TestPopConformance(t *testing.T) { storagetest.RunPop(t, popHarness()) }
+
+// bareClient is a client without the remoting port, which closes the real one.
+type bareClient struct {
+	storage.Backend
+	b *fakepop.Backend
+}
+
+func (c bareClient) Close() error            { return c.b.Close() }
+func (c bareClient) Unwrap() storage.Backend { return c.Backend }
+
+// Without the remoting port.
+func TestPopConformanceBare(t *testing.T) {
+	h := popHarness()
+	open := h.Open
+	h.Places, h.Another, h.CrashReopen = false, nil, nil
+	h.Open = func(t storagetest.T) storage.Backend {
+		b := open(t).(*fakepop.Backend)
+		return bareClient{b.Bare(), b}
+	}
+	h.MakeTopic = func(t storagetest.T, b storage.Backend, topic string, partitions int) {
+		if _, err := b.(bareClient).b.CreateTopic(t.Context(), topic, storage.TopicConfig{Partitions: partitions}); err != nil {
+			t.Fatalf("%v", err)
+		}
+	}
+	advance := h.Advance
+	h.Advance = func(t storagetest.T, b storage.Backend, d time.Duration) { advance(t, b.(bareClient).b, d) }
+	storagetest.RunPop(t, h)
+}

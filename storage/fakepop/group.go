@@ -40,6 +40,13 @@ type flight struct {
 	done      bool
 }
 
+// receipt is what is known of a receipt: its flight, and of which time that it
+// was handed out.
+type receipt struct {
+	f     *flight
+	count int
+}
+
 // open makes a group.
 func (br *Broker) open(ctx context.Context, spec storage.GroupSpec) (*group, error) {
 	t, err := br.log.Topic(ctx, spec.Topic)
@@ -301,5 +308,5 @@ func (br *Broker) give(f *flight, now time.Time, invisible time.Duration) {
 	f.receipt = fmt.Sprintf("%d %d %d %d %d broker-a %d %d %d", f.homeAt, now.UnixMilli(), invisible.Milliseconds(),
 		br.serial%8, kind, f.homeAt%8, f.offset, br.serial)
 	br.serial++
-	br.receipts[f.receipt] = f
+	br.receipts[f.receipt] = receipt{f, f.count}
 }

@@ -159,7 +159,7 @@ func (br *Broker) good(handle any, now time.Time) (f *flight, good bool) {
 	if !ok {
 		return nil, false
 	}
-	f = br.receipts[text]
+	f = br.receipts[text].f
 	return f, f != nil && !f.done && f.receipt == text && f.until.After(now)
 }
 
@@ -241,7 +241,8 @@ func (br *Broker) ackOne(h any) (known bool, err error) {
 		return false, fmt.Errorf("fakepop: ack of %s: %w", f.id, ErrRefused)
 	case !good:
 		c.Stale++
-		return !f.done && f.receipt != "" && f.receipt != h, nil
+		// Replaced by a renewal: answered with OK. Handed out again: not known.
+		return !f.done && f.receipt != "" && f.receipt != h && br.receipts[h.(string)].count == f.count, nil
 	}
 	c.Acks[f.id]++
 	f.g.ack(f)

@@ -49,7 +49,7 @@ func (r *rig) open(client string, sink Sink) *Stream {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	go func() { _ = s.Write(sink) }()
+	s.Start(sink, func(error) {})
 	r.t.Cleanup(func() {
 		r.d.End(s, false, 0, nil)
 		<-s.Done()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ackmesh/ackmesh/server/delivery"
@@ -28,8 +29,12 @@ type Stream struct {
 	id    delivery.StreamID
 	d     *Dispatcher
 	Since time.Time
-	wake  chan struct{} // for the writer
 	done  chan struct{} // closed when the writer has ended
+	// writer is one of the writer states. sink, ended and work are the writer's.
+	writer atomic.Int32
+	sink   Sink
+	ended  func(error)
+	work   writeWork
 	// answered has a signal while the stream ends and no ack is open any more.
 	answered chan struct{}
 	evicted  chan struct{}
@@ -102,11 +107,18 @@ func (s *Stream) control(msg []byte) {
 	s.signal()
 }
 
-// signal wakes the writer.
+// signal makes the writer look for work, after the work is queued.
 func (s *Stream) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	for {
+		switch now := s.writer.Load(); {
+		case now == writerAgain:
+			return
+		case now == writerIdle && s.writer.CompareAndSwap(now, writerBusy):
+			go s.write()
+			return
+		case now == writerBusy && s.writer.CompareAndSwap(now, writerAgain):
+			return
+		}
 	}
 }
 

@@ -88,14 +88,15 @@ type Subscribed struct {
 	note      string // told with a Notice after Opened; empty: none
 }
 
-// NewStream begins a stream. Write must be called for it, and End at last.
+// NewStream begins a stream. Start must be called for it, and End at last.
 func (d *Dispatcher) NewStream(cfg StreamConfig) (*Stream, error) {
 	s := &Stream{
 		id: delivery.StreamID(d.nextStream.Add(1)), d: d, Since: time.Now(), cfg: cfg,
-		wake: make(chan struct{}, 1), done: make(chan struct{}), answered: make(chan struct{}, 1),
+		done: make(chan struct{}), answered: make(chan struct{}, 1),
 		evicted:  make(chan struct{}),
 		bindings: map[uint32]*binding{}, ids: idBlock{source: d.ids}, lateCheck: maxLate, compactAt: minCompact,
 	}
+	s.writer.Store(writerAgain) // until Start
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.draining {
@@ -345,7 +346,7 @@ func (d *Dispatcher) Pause(s *Stream, id uint32, paused bool) error {
 }
 
 // End ends a stream: it gives back what the stream holds, waits up to grace for
-// acks under way to be answered unless broken, and makes Write return err.
+// acks under way to be answered unless broken, and makes the writer end with err.
 func (d *Dispatcher) End(s *Stream, broken bool, grace time.Duration, err error) {
 	s.stop()
 	for _, b := range s.allBindings() {

@@ -21,28 +21,52 @@ type Sink interface {
 	Send(msg mem.BufferSlice) error
 }
 
-// Write writes what is queued on the stream until it is finished or a Send
-// fails. It is the stream's only writer and returns what the stream ended with.
-func (s *Stream) Write(sink Sink) error {
-	defer close(s.done)
-	var w writeWork
+// The states of a stream's writer.
+const (
+	writerIdle  = iota // no goroutine
+	writerBusy         // there is one
+	writerAgain        // there is one, and it looks for work once more
+)
+
+// Start makes the stream write what is queued on it to sink, until it is
+// finished or a Send fails. ended is then called once, with what the stream
+// ended with: nothing is written any more. One goroutine writes, and only while
+// there is something to write, for most streams are idle most of the time.
+func (s *Stream) Start(sink Sink, ended func(error)) {
+	s.sink, s.ended = sink, ended
+	go s.write()
+}
+
+// write is the writer's goroutine.
+func (s *Stream) write() {
 	for {
-		<-s.wake
-		for {
-			more, ended := s.takeWork(&w)
-			err := w.send(s, sink)
-			s.written()
-			if err != nil {
-				s.fail(err)
-				s.drop()
-				return err
-			}
-			if ended && !more {
-				return s.Err()
-			}
-			if !more {
-				break
-			}
+		s.writer.Store(writerBusy)
+		if err, ended := s.writeAll(); ended {
+			close(s.done)
+			s.ended(err)
+			return // it stays busy: no other begins
+		}
+		if s.writer.CompareAndSwap(writerBusy, writerIdle) {
+			return
+		}
+	}
+}
+
+// writeAll writes all there is; ended tells that nothing will follow.
+func (s *Stream) writeAll() (err error, ended bool) {
+	for {
+		more, ended := s.takeWork(&s.work)
+		err := s.work.send(s, s.sink)
+		s.written()
+		switch {
+		case err != nil:
+			s.fail(err)
+			s.drop()
+			return err, true
+		case ended && !more:
+			return s.Err(), true
+		case !more:
+			return nil, false
 		}
 	}
 }

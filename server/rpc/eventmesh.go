@@ -114,7 +114,8 @@ type sink struct{ stream grpc.ServerStream }
 func (s sink) Send(msg mem.BufferSlice) error { return s.stream.SendMsg(&rawOut{msg}) }
 
 // subscribe serves one Subscribe stream with three goroutines: this one waits
-// for the end, one reads, one writes. The reader never waits for the writer.
+// for the end, one reads, and one writes while there is something to write. The
+// reader never waits for the writer.
 func (e *EventMesh) subscribe(stream grpc.ServerStream) error {
 	in := new(rawIn)
 	if err := stream.RecvMsg(in); err != nil {
@@ -140,11 +141,11 @@ func (e *EventMesh) subscribe(stream grpc.ServerStream) error {
 	}
 	written := make(chan error, 1)
 	e.readers.Add(2)
-	go func() {
+	s.Start(sink{stream}, func(err error) {
 		defer e.readers.Done()
-		written <- s.Write(sink{stream})
+		written <- err
 		e.d.Forget(s)
-	}()
+	})
 	r := &subReader{e: e, s: s, stream: stream, ctx: stream.Context(), access: a}
 	go func() {
 		defer e.readers.Done()

@@ -194,8 +194,13 @@ func TestC80_AttemptsRise(t *testing.T) {
 		}
 		s = Open(t, in.Mesh(), op)
 		next(5)
-		if n := in.Server.Metrics().Redelivered.Load(); n != 4 {
-			t.Errorf("%d repeats counted, want 4", n)
+		// Counted when it is handed to the writer: maybe after it is here.
+		for n, end := int64(0), time.After(10*time.Second); n != 4; n = in.Server.Metrics().Redelivered.Load() {
+			select {
+			case <-end:
+				t.Fatalf("%d repeats counted, want 4", n)
+			case <-time.After(time.Millisecond):
+			}
 		}
 		in.Stop() // a restart
 		in = Start(t, o)

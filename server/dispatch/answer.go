@@ -86,7 +86,50 @@ func (s *Stream) Extend(ranges []Answered, by time.Duration) error {
 	if by <= 0 {
 		by = s.cfg.AckTimeout
 	}
+	s.awaitExtends()
 	return s.answer(ranges, event{kind: evExtend, by: by}, false)
+}
+
+// Bounds of the extensions of one stream that wait for the loops. An ack is given
+// once, but a client may extend the same deliveries as fast as it can.
+const (
+	maxExtends  = 20_000
+	extendsWait = time.Second
+)
+
+// awaitExtends holds the reader of the stream back while too many wait, for a
+// limited time in case that a loop has ended with some.
+func (s *Stream) awaitExtends() {
+	few := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.extends < maxExtends
+	}
+	if few() {
+		return
+	}
+	timer := time.NewTimer(extendsWait)
+	defer timer.Stop()
+	for !few() {
+		select {
+		case <-s.extended:
+		case <-s.done:
+			return
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// extendTaken says that a loop has taken up an extension.
+func (s *Stream) extendTaken() {
+	s.mu.Lock()
+	s.extends--
+	s.mu.Unlock()
+	select {
+	case s.extended <- struct{}{}:
+	default:
+	}
 }
 
 // answer finds what is outstanding, frees its slots when it is final, and posts
@@ -111,7 +154,7 @@ func (s *Stream) answer(ranges []Answered, ev event, final bool) error {
 	}
 	if s.out.n > maxOutcomes {
 		s.mu.Unlock()
-		return fmt.Errorf("more than %d answers wait to be read: read the stream", maxOutcomes)
+		return s.unread(fmt.Sprintf("the fate of more than %d acks", maxOutcomes))
 	}
 	starved := s.takeStarved(b)
 	told := s.out.n > 0
@@ -145,6 +188,8 @@ func (s *Stream) collect(r idRange, ev event, final bool, evs []event) []event {
 			e.mask &^= got
 			e.release(s, got)
 			s.pending += bits.OnesCount64(got)
+		} else {
+			s.extends++
 		}
 		if ev.kind == evAck && !e.sent.IsZero() {
 			s.d.Metrics.AckLatency.observe(s.lastAnswer.Sub(e.sent), bits.OnesCount64(got))

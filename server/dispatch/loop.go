@@ -255,6 +255,9 @@ func (l *loop) answered(ev event, now time.Time) {
 		f.deferred = append(f.deferred, ev)
 		return
 	}
+	if !final {
+		ev.stream.extendTaken()
+	}
 	if l.parts[p.key.Subscriber] != p || ev.epoch != p.m.Epoch() {
 		if final {
 			l.d.trace(ev.first, ev.mask, FateStale)

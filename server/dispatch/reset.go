@@ -300,11 +300,5 @@ var ErrEvicted = errors.New("evicted")
 // evict ends a stream without waiting for its writer.
 func (s *Stream) evict(why string) {
 	s.notice(NoticeEvicted, why, 0)
-	s.finish(fmt.Errorf("%w: %s", ErrEvicted, why))
-	s.mu.Lock()
-	if !s.isEvicted {
-		s.isEvicted = true
-		close(s.evicted)
-	}
-	s.mu.Unlock()
+	s.abort(fmt.Errorf("%w: %s", ErrEvicted, why))
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +49,9 @@ type Stream struct {
 	compactAt int         // length of the table at which answered ones are dropped
 	bytes     int64       // in flight
 	queue     []queued
-	queuedB   int
+	queuedB   int // bytes of runs in queue
+	controls  int // messages in queue that are none
+	controlB  int // their bytes
 	out       outcomes
 	pending   int // acks and nacks that are not answered yet
 	posDirty  []*attachment
@@ -63,6 +66,8 @@ type Stream struct {
 	handSince time.Time
 	// lastAnswer is when the client last acked, nacked or extended.
 	lastAnswer time.Time
+	extends    int           // extensions that the loops have not taken up yet
+	extended   chan struct{} // has a signal when there are fewer
 	onWritten  []chan struct{}
 	isEvicted  bool
 }
@@ -97,14 +102,51 @@ type binding struct {
 // errStreamClosed is why nothing more can be done on a stream.
 var errStreamClosed = errors.New("stream is closed")
 
-// control queues a whole SubscribeResponse.
-func (s *Stream) control(msg []byte) {
+// ErrUnread ends a stream whose client asks, or is told, and does not read.
+var ErrUnread = errors.New("answers wait to be read")
+
+// Bounds of what waits for a stream's writer besides deliveries. One message
+// alone may be larger.
+const (
+	maxControls     = 10_000
+	maxControlBytes = 8 << 20
+)
+
+// control queues a whole SubscribeResponse. If too many wait already the stream
+// is ended: ErrUnread.
+func (s *Stream) control(msg []byte) error {
 	s.mu.Lock()
-	if !s.closed {
+	n, bytes := s.controls, s.controlB
+	full := n >= maxControls || n > 0 && bytes+len(msg) > maxControlBytes
+	if !s.closed && !full {
 		s.queue = append(s.queue, queued{control: msg})
+		s.controls++
+		s.controlB += len(msg)
 	}
 	s.mu.Unlock()
+	if full {
+		return s.unread(fmt.Sprintf("%d messages, %d bytes", n, bytes))
+	}
 	s.signal()
+	return nil
+}
+
+// unread ends a stream whose client does not read, and returns why.
+func (s *Stream) unread(what string) error {
+	err := fmt.Errorf("%w: %s", ErrUnread, what)
+	s.abort(err)
+	return err
+}
+
+// abort ends a stream without waiting for its writer.
+func (s *Stream) abort(err error) {
+	s.finish(err)
+	s.mu.Lock()
+	if !s.isEvicted {
+		s.isEvicted = true
+		close(s.evicted)
+	}
+	s.mu.Unlock()
 }
 
 // signal makes the writer look for work, after the work is queued.
@@ -190,8 +232,12 @@ func (s *Stream) allBindings() []*binding {
 	return list
 }
 
-// Control queues a whole encoded SubscribeResponse behind what is queued.
-func (s *Stream) Control(msg []byte) { s.control(msg) }
+// Control queues a whole encoded SubscribeResponse behind what is queued. When
+// the client does not read what was queued before the stream ends: ErrUnread.
+func (s *Stream) Control(msg []byte) error { return s.control(msg) }
+
+// Subscriptions is how many the stream has.
+func (s *Stream) Subscriptions() int { return s.bindingCount() }
 
 // Done is closed when Write has returned.
 func (s *Stream) Done() <-chan struct{} { return s.done }
@@ -212,7 +258,7 @@ func (s *Stream) notice(kind NoticeKind, detail string, sub uint32, pos ...posit
 	for _, p := range pos {
 		n.Positions = append(n.Positions, p.export())
 	}
-	s.control(s.d.cfg.EncodeNotice(n))
+	_ = s.control(s.d.cfg.EncodeNotice(n)) // a client that does not read is gone then
 }
 
 // awaitAnswers waits until every ack is answered, at most for grace.

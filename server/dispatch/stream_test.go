@@ -137,3 +137,40 @@ func TestStaleChunk(t *testing.T) {
 		}
 	})
 }
+
+// TestExtendsAreBounded: a client that extends without end does not fill a loop's
+// inbox.
+func TestExtendsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Config{})
+		s := r.open("c", sinkFunc(discard))
+		r.publish(640)
+		synctest.Wait()
+		l := r.loop()
+		release := block(l)
+		stop := time.After(5 * time.Second)
+		for n := 0; n < 20_000; n++ {
+			select {
+			case <-stop:
+				n = 20_000
+			default:
+			}
+			if err := s.Extend([]Answered{{First: 1, Last: 1 << 62}}, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.mu.Lock()
+		n := len(l.inbox)
+		l.mu.Unlock()
+		release()
+		if n > maxExtends+1000 {
+			t.Errorf("%d events wait", n)
+		}
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.extends != 0 {
+			t.Errorf("%d extensions are still counted", s.extends)
+		}
+	})
+}

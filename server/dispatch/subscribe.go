@@ -76,7 +76,7 @@ type Subscription struct {
 	Filter      Filter // of Settings.Filter; nil: all
 	Start       Place
 	MaxInFlight int // -1: the stream's
-	Resume      []Resume
+	Resume      map[offsetstore.Key]Resume
 }
 
 // Subscribed is a subscription that stands: its positions are durable. Nothing
@@ -93,7 +93,7 @@ func (d *Dispatcher) NewStream(cfg StreamConfig) (*Stream, error) {
 	s := &Stream{
 		id: delivery.StreamID(d.nextStream.Add(1)), d: d, Since: time.Now(), cfg: cfg,
 		done: make(chan struct{}), answered: make(chan struct{}, 1),
-		evicted:  make(chan struct{}),
+		evicted: make(chan struct{}), extended: make(chan struct{}, 1),
 		bindings: map[uint32]*binding{}, ids: idBlock{source: d.ids}, lateCheck: maxLate, compactAt: minCompact,
 	}
 	s.writer.Store(writerAgain) // until Start

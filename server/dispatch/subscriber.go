@@ -199,7 +199,7 @@ func (s *subscriber) unlock() { <-s.sem }
 
 // position makes a position of the subscriber durable in every partition of
 // loops that it has none in. It is what must be done before Opened is sent.
-func (d *Dispatcher) position(ctx context.Context, t *topic, sub *subscriber, loops []*loop, start *Place, resume []Resume) error {
+func (d *Dispatcher) position(ctx context.Context, t *topic, sub *subscriber, loops []*loop, start *Place, resume map[offsetstore.Key]Resume) error {
 	if err := sub.lock(ctx); err != nil {
 		return err
 	}
@@ -250,16 +250,13 @@ func (d *Dispatcher) knownBefore(t *topic, sub *subscriber) (Settings, error) {
 
 // Resume is a position that the client was told before, of one partition.
 type Resume struct {
-	Topic      string
-	Subscriber offsetstore.Subscriber
-	Partition  string
-	Epoch      uint64
-	Next       int64
+	Epoch uint64
+	Next  int64
 }
 
 // startIn resolves where a subscriber begins in a partition; nil: it has a
 // position that fits the log.
-func (d *Dispatcher) startIn(ctx context.Context, t *topic, sub *subscriber, partition string, place Place, resume []Resume) (*offsetstore.Put, error) {
+func (d *Dispatcher) startIn(ctx context.Context, t *topic, sub *subscriber, partition string, place Place, resume map[offsetstore.Key]Resume) (*offsetstore.Put, error) {
 	key := offsetstore.Key{Topic: t.name, Subscriber: sub.key, Partition: partition}
 	id := t.identity()
 	v, ok, err := d.store.Get(key)
@@ -274,12 +271,12 @@ func (d *Dispatcher) startIn(ctx context.Context, t *topic, sub *subscriber, par
 		return nil, err
 	}
 	next := v
-	switch r := findResume(resume, key); {
+	switch r, given := resume[key]; {
 	case ok: // the topic was made anew
 		d.Metrics.Corrected.Add(1)
 		d.warn("topic was deleted and created again: starting at its minimum", "topic", t.name, "partition", partition, "subscriber", sub.key.String(), "from", v.Position, "to", low)
 		next = offsetstore.Value{Epoch: v.Epoch + 1, Position: low}
-	case r != nil && r.Next >= low && r.Next <= high:
+	case given && r.Next >= low && r.Next <= high:
 		next = offsetstore.Value{Epoch: r.Epoch, Position: r.Next}
 	default:
 		next.Position, err = d.resolve(ctx, key, place, low, high)
@@ -290,16 +287,6 @@ func (d *Dispatcher) startIn(ctx context.Context, t *topic, sub *subscriber, par
 	next.High = next.Position
 	next.Log = offsetstore.LogID{TopicID: id, LeaderEpoch: -1}
 	return &offsetstore.Put{Key: key, Value: next}, nil
-}
-
-func findResume(resume []Resume, key offsetstore.Key) *Resume {
-	for i := range resume {
-		r := &resume[i]
-		if r.Topic == key.Topic && r.Subscriber == key.Subscriber && r.Partition == key.Partition {
-			return r
-		}
-	}
-	return nil
 }
 
 // resolve turns a place into an offset within the log's bounds.

@@ -93,7 +93,10 @@ func (s *Stream) takeWork(w *writeWork) (more, ended bool) {
 	for _, q := range w.items {
 		if q.run != nil {
 			taken += len(*q.run)
+			continue
 		}
+		s.controls--
+		s.controlB -= len(q.control)
 	}
 	s.queuedB -= taken
 	s.d.Metrics.QueuedBytes.Add(-int64(taken))

@@ -57,7 +57,10 @@ const (
 )
 
 // parseOpen reads the first message of a stream.
-func parseOpen(in *rawIn) (*pb.Open, error) {
+func (l Limits) parseOpen(in *rawIn) (*pb.Open, error) {
+	if err := l.checkOpen(in.bytes()); err != nil {
+		return nil, err
+	}
 	req := &pb.SubscribeRequest{}
 	if err := proto.Unmarshal(in.bytes(), req); err != nil {
 		return nil, invalid("open", err.Error())
@@ -74,9 +77,6 @@ func (l Limits) streamConfig(ctx context.Context, open *pb.Open) (dispatch.Strea
 	cfg := dispatch.StreamConfig{ClientID: open.GetClientId(), Labels: open.GetLabels()}
 	if err := checkOwner("client_id", cfg.ClientID); err != nil {
 		return cfg, err
-	}
-	if n := len(open.GetSubscriptions()); n > l.MaxSubscriptionsPerStream {
-		return cfg, invalid("subscriptions", fmt.Sprintf("has %d, at most %d are allowed", n, l.MaxSubscriptionsPerStream))
 	}
 	if err := checkLabels(open.GetLabels()); err != nil {
 		return cfg, err
@@ -278,16 +278,20 @@ func PlaceOf(s *pb.Start) (dispatch.Place, error) {
 	return p, nil
 }
 
-func resumeOf(list []*pb.Position) []dispatch.Resume {
-	var out []dispatch.Resume
+// maxEpoch leaves room for resets above whatever a client says.
+const maxEpoch = 1 << 62
+
+func resumeOf(list []*pb.Position) map[offsetstore.Key]dispatch.Resume {
+	out := make(map[offsetstore.Key]dispatch.Resume, len(list))
 	for _, p := range list {
 		sub, err := offsetstore.ParseSubscriber(p.GetSubscriber())
-		if err != nil || p.GetNextOffset() < 0 {
+		if err != nil || p.GetNextOffset() < 0 || p.GetEpoch() > maxEpoch {
 			continue // it helps nobody, and harms nobody
 		}
-		out = append(out, dispatch.Resume{
-			Topic: p.GetTopic(), Subscriber: sub, Partition: p.GetPartition(), Epoch: p.GetEpoch(), Next: p.GetNextOffset(),
-		})
+		key := offsetstore.Key{Topic: p.GetTopic(), Subscriber: sub, Partition: p.GetPartition()}
+		if _, known := out[key]; !known {
+			out[key] = dispatch.Resume{Epoch: p.GetEpoch(), Next: p.GetNextOffset()}
+		}
 	}
 	return out
 }

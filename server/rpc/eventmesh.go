@@ -121,7 +121,7 @@ func (e *EventMesh) subscribe(stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(in); err != nil {
 		return endOfRead(err)
 	}
-	open, err := parseOpen(in)
+	open, err := e.limits.parseOpen(in)
 	in.free()
 	if err != nil {
 		return statusOf(err).Err()

@@ -111,7 +111,9 @@ func (pb *publication) field(num protowire.Number, v []byte) {
 	case 1:
 		pb.topic = string(v)
 	case 2:
-		pb.frames = append(pb.frames, v)
+		if len(pb.frames) <= MaxPublishEvents { // one too many is enough to refuse
+			pb.frames = append(pb.frames, v)
+		}
 	case 3:
 		pb.key = v
 	}
@@ -125,7 +127,7 @@ func (pb *publication) check() error {
 	case n == 0:
 		return invalid("events", "is empty: give at least one event")
 	case n > MaxPublishEvents:
-		return invalid("events", fmt.Sprintf("has %d events, at most %d are allowed in one request", n, MaxPublishEvents))
+		return invalid("events", fmt.Sprintf("has more than %d events, which is what one request may hold", MaxPublishEvents))
 	}
 	if len(pb.key) > frame.MaxValueLen {
 		return invalid("partition_key", fmt.Sprintf("has %d bytes, at most %d are allowed", len(pb.key), frame.MaxValueLen))
@@ -378,6 +380,12 @@ const (
 	maxStreamBytes    = 32 << 20
 )
 
+// publishCost is about what a request holds until it is answered: its events
+// get an id, a source and a time where they have none, and a result.
+func publishCost(b []byte) int { return len(b) + publishEventCost*fieldsOf(b, 2) }
+
+const publishEventCost = 400
+
 // pubStream is one PublishStream: requests in order, their answers in the same.
 type pubStream struct {
 	p     *Publisher
@@ -414,7 +422,7 @@ func (s *pubStream) admit(ctx context.Context, size int) error {
 }
 
 func (s *pubStream) start(ctx context.Context, in *rawIn) error {
-	size := len(in.bytes())
+	size := publishCost(in.bytes())
 	if err := s.admit(ctx, size); err != nil {
 		in.free()
 		return err

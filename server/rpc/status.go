@@ -43,6 +43,8 @@ var codeOf = []struct {
 	{dispatch.ErrStopping, codes.Unavailable},
 	{dispatch.ErrSuperseded, codes.Aborted},
 	{dispatch.ErrEvicted, codes.ResourceExhausted},
+	{dispatch.ErrUnread, codes.ResourceExhausted},
+	{errTooMany, codes.ResourceExhausted},
 	{dispatch.ErrBusy, codes.FailedPrecondition},
 	{dispatch.ErrSubscriptionExists, codes.AlreadyExists},
 	{dispatch.ErrNoSubscription, codes.NotFound},

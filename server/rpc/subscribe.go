@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/offsetstore"
 	"github.com/ackmesh/ackmesh/server/dispatch"
 )
 
@@ -26,7 +27,7 @@ type subReader struct {
 	stream grpc.ServerStream
 	ctx    context.Context
 	access *access
-	resume []dispatch.Resume
+	resume map[offsetstore.Key]dispatch.Resume
 	ranges []dispatch.Answered
 }
 
@@ -83,8 +84,7 @@ func (r *subReader) send(msg *pb.SubscribeResponse) error {
 	if err != nil {
 		return err
 	}
-	r.s.Control(raw)
-	return nil
+	return r.s.Control(raw)
 }
 
 func (r *subReader) activate(subs []*dispatch.Subscribed, notices []*pb.Notice) error {
@@ -130,6 +130,9 @@ func (r *subReader) subscribe(list []*pb.Subscription, report func(*pb.Subscript
 
 // subscribeOne adds a subscription if the caller may have it.
 func (r *subReader) subscribeOne(spec dispatch.Subscription) (*dispatch.Subscribed, error) {
+	if err := r.e.limits.room(r.s.Subscriptions()); err != nil {
+		return nil, err
+	}
 	p, err := r.access.admit(&spec)
 	if err != nil {
 		return nil, err
@@ -166,6 +169,9 @@ func (r *subReader) handle(b []byte) error {
 	case 1:
 		return invalid("open", "is only allowed as the first message of a stream")
 	case 2:
+		if err := r.e.limits.checkChange(body); err != nil {
+			return err
+		}
 		change := &pb.Change{}
 		if err := proto.Unmarshal(body, change); err != nil {
 			return invalid("change", err.Error())
@@ -308,12 +314,18 @@ func (a *answerMsg) add(first, last uint64) error {
 		a.ranges[k-1].Last = last
 		return nil
 	}
+	if len(a.ranges) == maxAnswerRanges {
+		return invalid("ranges", fmt.Sprintf("has more than %d ranges of ids: send several messages", maxAnswerRanges))
+	}
 	a.ranges = append(a.ranges, dispatch.Answered{First: first, Last: last})
 	return nil
 }
 
 // change alters the stream's subscriptions.
 func (r *subReader) change(c *pb.Change) error {
+	if err := r.e.limits.checkLists(c); err != nil {
+		return err
+	}
 	out := &pb.Changed{ChangeId: c.GetChangeId()}
 	result := func(id uint32, err error) {
 		res := &pb.SubscriptionResult{Id: id}

@@ -1,0 +1,98 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+)
+
+// Bounds of one message of a Subscribe stream. They are checked before it is
+// unpacked: two bytes on the wire can make a hundred in memory.
+const (
+	// maxControlBytes is how large an Open or a Change may be.
+	maxControlBytes = 8 << 20
+	// maxResume is how many positions an Open may hold.
+	maxResume = 100_000
+	// maxAnswerRanges is how many ranges of ids an Ack, a Nack or an Extend may
+	// hold, after adjacent ids were joined.
+	maxAnswerRanges = 100_000
+)
+
+// errTooMany: a stream would have more of something than is allowed.
+var errTooMany = errors.New("limit reached")
+
+// fieldsOf counts how often a message has a field whose value has a length. Of a
+// damaged message it counts what comes before the damage.
+func fieldsOf(b []byte, field protowire.Number) (n int) {
+	for len(b) > 0 {
+		num, typ, k := protowire.ConsumeField(b)
+		if k < 0 {
+			return n
+		}
+		if num == field && typ == protowire.BytesType {
+			n++
+		}
+		b = b[k:]
+	}
+	return n
+}
+
+// checkOpen checks the size of the first message of a stream.
+func (l Limits) checkOpen(b []byte) error {
+	if len(b) > maxControlBytes {
+		return invalid("open", fmt.Sprintf("has %d bytes, at most %d are allowed", len(b), maxControlBytes))
+	}
+	subs, positions := 0, 0
+	for len(b) > 0 { // several Opens are one
+		num, typ, k := protowire.ConsumeField(b)
+		if k < 0 {
+			break // told by who unpacks it
+		}
+		if num == 1 && typ == protowire.BytesType {
+			_, _, n := protowire.ConsumeTag(b)
+			open, _ := protowire.ConsumeBytes(b[n:])
+			subs += fieldsOf(open, 2)
+			positions += fieldsOf(open, 7)
+		}
+		b = b[k:]
+	}
+	if err := atMost("subscriptions", subs, l.MaxSubscriptionsPerStream); err != nil {
+		return err
+	}
+	return atMost("resume", positions, maxResume)
+}
+
+// checkChange checks the size of a Change.
+func (l Limits) checkChange(b []byte) error {
+	if len(b) > maxControlBytes {
+		return invalid("change", fmt.Sprintf("has %d bytes, at most %d are allowed", len(b), maxControlBytes))
+	}
+	return atMost("add", fieldsOf(b, 2), l.MaxSubscriptionsPerStream)
+}
+
+// checkLists checks how many subscriptions a Change names.
+func (l Limits) checkLists(c *pb.Change) error {
+	return errors.Join(
+		atMost("remove", len(c.GetRemove()), l.MaxSubscriptionsPerStream),
+		atMost("pause", len(c.GetPause()), l.MaxSubscriptionsPerStream),
+		atMost("resume", len(c.GetResume()), l.MaxSubscriptionsPerStream),
+	)
+}
+
+func atMost(field string, n, limit int) error {
+	if n > limit {
+		return invalid(field, fmt.Sprintf("has %d, at most %d are allowed", n, limit))
+	}
+	return nil
+}
+
+// room tells whether a stream with n subscriptions may have another.
+func (l Limits) room(n int) error {
+	if n >= l.MaxSubscriptionsPerStream {
+		return fmt.Errorf("%w: the stream has %d subscriptions, at most %d are allowed", errTooMany, n, l.MaxSubscriptionsPerStream)
+	}
+	return nil
+}

@@ -165,6 +165,23 @@ func (f *feed) flushUnset(now time.Time) {
 	})
 }
 
+// sweep forgets entries that are too old, once an hour.
+func (f *feed) sweep(now time.Time) {
+	if f.swept.IsZero() {
+		f.swept = now
+	}
+	if now.Sub(f.swept) < time.Hour {
+		return
+	}
+	f.swept = now
+	oldest := now.Add(-popKeep).UnixMilli()
+	for id, e := range f.known {
+		if e.at < oldest && f.byID[id] == nil {
+			f.forgetIDs([]string{id})
+		}
+	}
+}
+
 // unsetDone has entries tried again that could not be taken off.
 func (f *feed) unsetDone(ids []string, err error) {
 	f.unsetting = false

@@ -90,6 +90,7 @@ type feed struct {
 	wg     sync.WaitGroup // calls
 	calls  int
 	stamp  [1]frame.Attribute
+	swept  time.Time // when entries were last looked through for old ones
 }
 
 func newFeed(l *loop, sub offsetstore.Subscriber) *feed {
@@ -142,6 +143,7 @@ func (f *feed) turn(now time.Time) {
 	f.ack(now)
 	f.purge(now)
 	f.flushUnset(now)
+	f.sweep(now)
 	f.wantMore(now)
 	if !f.l.stopping {
 		return

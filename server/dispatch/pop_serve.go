@@ -9,7 +9,9 @@ import (
 	"github.com/ackmesh/ackmesh/server/delivery"
 )
 
-// fillRetries encodes offsets below NextNew whose turn it is.
+// fillRetries encodes offsets below NextNew whose turn it is, also those whose
+// receipt has run out: a late ack of an earlier delivery must still find them.
+// They come again, and join.
 func (f *feed) fillRetries(p *part, items []delivery.Item) progress {
 	e := &f.l.enc
 	for _, it := range items {
@@ -17,8 +19,9 @@ func (f *feed) fillRetries(p *part, items []delivery.Item) progress {
 			break
 		}
 		q := f.at[it.Offset]
-		if q == nil || f.lapsed(q) {
-			f.drop(p, q, it.Offset)
+		if q == nil { // cannot be: what is unfinished is held
+			p.m.Finish(it.Offset)
+			f.l.touch(p)
 			continue
 		}
 		if f.finishUnsent(p, q) {
@@ -56,7 +59,7 @@ func (f *feed) fillNew(p *part) progress {
 		switch {
 		case f.lapsed(q):
 			p.m.Pass(q.off + 1)
-			f.drop(p, q, q.off)
+			f.drop(p, q)
 		case q.history != nil:
 			p.m.Recall(e.now, q.history.attempt(q.off), f.alone && q.history.due == 0)
 			q.history = nil
@@ -134,24 +137,17 @@ func (f *feed) finish(p *part, q *popped, expired bool) {
 	f.l.touch(p)
 }
 
-// lapsed tells whether the receipt of a record that is to be sent has run out:
-// then somebody else may have it, and it comes again.
+// lapsed tells whether the receipt of a record that was not sent yet has run
+// out: then somebody else may have it, and it comes again.
 func (f *feed) lapsed(q *popped) bool { return !f.l.enc.now.Before(q.until) }
 
-// drop forgets a record whose receipt has run out. What it went through stays
-// on disk.
-func (f *feed) drop(p *part, q *popped, off int64) {
-	p.m.Finish(off)
+// drop forgets a record that was passed over because its receipt has run out.
+// What it went through before stays on disk.
+func (f *feed) drop(p *part, q *popped) {
 	f.l.enc.finished++
 	f.l.touch(p)
-	if q != nil {
-		f.metrics().Lapsed.Add(1)
-		if k, ok := f.known[q.id]; ok && !k.finished && k.due == 0 { // it was armed, not in flight
-			k.due = 1
-			f.known[q.id] = k
-		}
-		f.discard(q)
-	}
+	f.metrics().Lapsed.Add(1)
+	f.discard(q)
 }
 
 // discard forgets an unfinished record that is not to be released.

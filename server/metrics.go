@@ -75,6 +75,7 @@ func (c *collector) totals(out chan<- prometheus.Metric) {
 	} {
 		counter(out, describe(row.name, row.help), row.v.Load())
 	}
+	popMetrics(out, &m.Pop)
 	gauge(out, describe("streams", "Live Subscribe streams."), float64(m.StreamsLive.Load()))
 	gauge(out, describe("queued_bytes", "Bytes of deliveries that wait for their stream."), float64(m.QueuedBytes.Load()))
 	gauge(out, describe("window_bytes", "Bytes of records held in memory for subscribers."), float64(m.WindowBytes.Load()))

@@ -138,6 +138,10 @@ func (s *Service) GetOffsets(ctx context.Context, req *pb.GetOffsetsRequest) (*p
 		if want.Kind != 0 && k.Subscriber != want {
 			return true
 		}
+		if s.d.Pops() {
+			failed = s.groupOffsets(ctx, k, v, out)
+			return failed == nil
+		}
 		var o *pb.PartitionOffsets
 		if o, failed = s.offsets(ctx, k, v); failed != nil {
 			return false

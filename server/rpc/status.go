@@ -46,6 +46,7 @@ var codeOf = []struct {
 	{dispatch.ErrUnread, codes.ResourceExhausted},
 	{errTooMany, codes.ResourceExhausted},
 	{dispatch.ErrBusy, codes.FailedPrecondition},
+	{dispatch.ErrKindFixed, codes.FailedPrecondition},
 	{dispatch.ErrSubscriptionExists, codes.AlreadyExists},
 	{dispatch.ErrNoSubscription, codes.NotFound},
 	{context.DeadlineExceeded, codes.DeadlineExceeded},

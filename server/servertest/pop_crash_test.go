@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
@@ -311,8 +313,9 @@ func TestPop_Ordered(t *testing.T) {
 		s.Break()
 		<-time.After(time.Second)
 		refused := TryOpen(t, p.in.Mesh(), open("c", Sub("t", broadcast)))
-		if st := refused.Opened.GetResults()[0].GetStatus(); st.GetCode() == 0 {
-			t.Fatal("an ordered subscriber became one that is not")
+		st := refused.Opened.GetResults()[0].GetStatus()
+		if codes.Code(st.GetCode()) != codes.FailedPrecondition || !strings.Contains(st.GetMessage(), "ordered") {
+			t.Fatalf("an ordered subscriber is to become one that is not: %v", st)
 		}
 	})
 }
@@ -403,6 +406,25 @@ func TestPop_SubscriberDeleted(t *testing.T) {
 		}
 		if n := p.entries(); n != 0 || len(p.br.Groups("t")) != 0 {
 			t.Fatalf("%d entries and the groups %v are left", n, p.br.Groups("t"))
+		}
+	})
+}
+
+// TestPop_Offsets: operators see the broker's offsets: they stand still until
+// the client acks, then move.
+func TestPop_Offsets(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
+		p := popping(t, 1)
+		s := Open(t, p.in.Mesh(), open("c", Sub("t", broadcast)))
+		Publish(t, p.in.Mesh(), "t", Numbers(5)...)
+		got := s.Take(5)
+		if o := position(t, p.in, "t", "client/c"); o.GetPartition() != "broker-a:0" || o.GetPosition() != 0 || o.GetMaxOffset() != 5 || o.GetLag() != 5 || o.GetInFlight() != 5 {
+			t.Fatalf("before any ack: %v", o)
+		}
+		s.AckDurable(got...)
+		p.untilAcked("c", 5)
+		if o := position(t, p.in, "t", "client/c"); o.GetPosition() != 5 || o.GetLag() != 0 || o.GetInFlight() != 0 {
+			t.Fatalf("after all acks: %v", o)
 		}
 	})
 }

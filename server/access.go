@@ -94,6 +94,9 @@ func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
 
 // refused counts a call, a request or a subscription that was not allowed.
 func (s *Server) refused(err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *auth.Error
 	if errors.As(err, &e) {
 		s.meters.refused.WithLabelValues(strings.ToLower(e.Reason)).Inc()

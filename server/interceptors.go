@@ -45,8 +45,8 @@ func (s *Server) dataChain() chain { return s.chain(false) }
 func (s *Server) adminChain() chain { return s.chain(true) }
 
 func (s *Server) chain(admin bool) (c chain) {
-	c.add(s.meters.rpc.UnaryServerInterceptor(), s.meters.rpc.StreamServerInterceptor())
-	c.add(logging.UnaryServerInterceptor(s.rpcLogger(), logOptions...), logging.StreamServerInterceptor(s.rpcLogger(), logOptions...))
+	c.add(s.meters.rpc.UnaryServerInterceptor(), callsOnly(s.meters.rpc.StreamServerInterceptor()))
+	c.add(logging.UnaryServerInterceptor(s.rpcLogger(), logOptions...), callsOnly(logging.StreamServerInterceptor(s.rpcLogger(), logOptions...)))
 	c.add(s.gateUnary, s.gateStream)
 	if s.cfg.Limits.CallsPerSecond > 0 {
 		limited := selector.MatchFunc(func(_ context.Context, m interceptors.CallMeta) bool {
@@ -66,6 +66,14 @@ func (s *Server) chain(admin bool) (c chain) {
 	}
 	c.add(recovery.UnaryServerInterceptor(s.recovered()), recovery.StreamServerInterceptor(s.recovered()))
 	return c
+}
+
+// callsOnly keeps an interceptor away from the messages of a stream: it sees the
+// stream begin and end, and costs nothing in between.
+func callsOnly(i grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		return i(srv, ss, info, func(srv any, _ grpc.ServerStream) error { return next(srv, ss) })
+	}
 }
 
 // logOptions: calls are logged when they end badly, not each.

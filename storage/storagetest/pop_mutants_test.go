@@ -105,7 +105,7 @@ var popMutants = []popMutant{
 	{name: "an idle queue holds up the others", caught: "Pop/EveryQueue", breaks: func(m *brokenPop) {
 		m.pop = func(ctx context.Context, req storage.PopRequest, b *storage.Batch) error {
 			if req.Wait > 0 && m.n.Add(1)%3 == 0 {
-				time.Sleep(250 * time.Millisecond) // the fault itself
+				<-time.After(250 * time.Millisecond) // the fault itself
 			}
 			return m.Backend.Pop(ctx, req, b)
 		}

@@ -256,6 +256,7 @@ func (s *Stream) expired(first, mask uint64) {
 	if len(s.table) >= s.lateCheck {
 		s.forgetLate()
 	}
+	s.noteAnswered()
 	starved := s.takeStarved(e.b)
 	s.mu.Unlock()
 	s.wakeAll(starved, nil)

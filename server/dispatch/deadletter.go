@@ -95,15 +95,55 @@ func (l *loop) bury(p *part, now time.Time) {
 			Partition: p.key.Partition, Offset: dead.Offset, Epoch: p.m.Epoch(),
 			Reason: dead.Reason, Detail: dead.Detail, Attempts: dead.Attempts, Time: now.UnixMilli(),
 		}
-		l.d.readers.do(func(ctx context.Context) {
-			err := l.d.writeLetter(ctx, &let)
-			l.post(event{kind: evCall, call: func() { l.buried(p, dead, let, err) }})
+		l.dig(grave{p, dead, let, l.d.writeLetter})
+	}
+}
+
+const (
+	// maxDigging is how many dead letters one loop has written at a time, so
+	// that the many of one partition do not hold up the few of another.
+	maxDigging = 4
+	// digPatience is how long a part whose last stream has left is kept for the
+	// dead letters that are being written.
+	digPatience = 5 * time.Second
+)
+
+// grave is a dead letter to be written.
+type grave struct {
+	p     *part
+	dead  delivery.Dead
+	let   Letter
+	write func(context.Context, *Letter) error
+}
+
+// dig has a dead letter written, at once or when those before it are.
+func (l *loop) dig(g grave) {
+	g.p.graves++
+	l.graves = append(l.graves, g)
+	l.digOn()
+}
+
+func (l *loop) digOn() {
+	for l.digging < maxDigging && len(l.graves) > 0 {
+		g := l.graves[0]
+		l.graves[0] = grave{}
+		l.graves = l.graves[1:]
+		l.digging++
+		l.d.diggers.do(func(ctx context.Context) {
+			err := g.write(ctx, &g.let)
+			l.post(event{kind: evCall, call: func() {
+				l.digging--
+				l.digOn()
+				l.buried(g.p, g.dead, g.let, err)
+			}})
 		})
 	}
 }
 
 // buried finishes a dead letter that is durable, or has it tried again.
 func (l *loop) buried(p *part, dead delivery.Dead, let Letter, err error) {
+	p.graves--
+	l.touch(p)
 	if l.parts[p.key.Subscriber] != p || p.m.Epoch() != let.Epoch {
 		return
 	}
@@ -187,11 +227,19 @@ func (d *Dispatcher) publishLetter(ctx context.Context, rec *storage.Record, let
 		return err
 	}
 	res, err := storage.AppendWait(ctx, d.backend, let.LetterTopic, []storage.Event{{Frame: stored, DedupKey: "emdlqid:" + let.ID}})
+	if err == nil {
+		err = res[0].Err
+	}
+	if errors.Is(err, storage.ErrTooLarge) { // it never will: what is known is that it is where it was
+		let.LetterTopic = ""
+		let.Detail = strings.TrimSpace(let.Detail + " (too large for the topic of dead letters)")
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	let.LetterPartition, let.LetterOffset = res[0].Partition, res[0].Offset
-	return res[0].Err
+	return nil
 }
 
 // readOne reads the record at an offset; nil: there is none.

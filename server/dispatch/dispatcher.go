@@ -4,7 +4,8 @@
 // stream or the reading of acks.
 //
 // Locks: Dispatcher.mu, Stream.mu, idSource.mu and loop.mu are taken in this
-// order or alone, and none is held over a call that blocks.
+// order or alone, and none is held over a call that blocks. The locks of single
+// subscribers (subscriberLocks) are held over what opens, resets or deletes one.
 package dispatch
 
 import (
@@ -100,7 +101,9 @@ type Dispatcher struct {
 
 	nextStream atomic.Uint64
 	batches    sync.Pool
-	readers    readerPool
+	readers    readerPool // of what is behind the partitions' windows
+	diggers    readerPool // write dead letters
+	locks      subscriberLocks
 	look       chan struct{}
 	stopCtx    context.Context
 	stopFn     context.CancelFunc
@@ -140,6 +143,7 @@ func New(ctx context.Context, cfg Config, backend storage.Backend, store offsets
 	}
 	d.stopCtx, d.stopFn = context.WithCancel(context.Background())
 	d.readers.start(d.cfg.Readers)
+	d.diggers.start(d.cfg.Readers)
 	d.wg.Add(2)
 	go d.refresh()
 	go d.sweep()
@@ -152,6 +156,7 @@ func (d *Dispatcher) warn(msg string, args ...any) { d.cfg.Logger.Warn(msg, args
 func (d *Dispatcher) idsReserved(err error) {
 	if err != nil {
 		d.warn("delivery ids could not be reserved", "error", err)
+		d.lookAgain() // which has them reserved again
 		return
 	}
 	for _, s := range d.allStreams() {
@@ -164,6 +169,17 @@ func (d *Dispatcher) idsReserved(err error) {
 
 // blocked tells whether deliveries pause because acks could not be stored.
 func (d *Dispatcher) blocked() bool { return d.store.Healthy() != nil }
+
+// lookAgain gives all partitions another look, soon.
+func (d *Dispatcher) lookAgain() {
+	for _, l := range d.allLoops() {
+		l.post(event{kind: evCall, call: func() {
+			for _, p := range l.parts {
+				l.lookAgain(p, time.Now())
+			}
+		}})
+	}
+}
 
 // Unblocked wakes all deliveries after the store or the disk has healed.
 func (d *Dispatcher) Unblocked() {
@@ -238,6 +254,9 @@ func (d *Dispatcher) newRand() *rand.Rand {
 // streams' connections must be closed before.
 func (d *Dispatcher) Close() {
 	d.stopFn()
-	d.readers.stop()
+	d.readers.cancel() // what they are told to do from here on fails at once
+	d.diggers.cancel()
 	d.wg.Wait()
+	d.readers.stop()
+	d.diggers.stop()
 }

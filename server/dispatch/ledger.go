@@ -145,8 +145,15 @@ var ErrBusy = errors.New("subscriber has live streams")
 // DeleteSubscriber removes all that is known of a subscriber of a topic. It must
 // have no stream.
 func (d *Dispatcher) DeleteSubscriber(ctx context.Context, topic string, key offsetstore.Subscriber) error {
+	if err := d.locks.lock(ctx, topic, key); err != nil {
+		return err
+	}
+	defer d.locks.unlock(topic, key) // whoever opens it now finds nothing
 	if n := d.streamsOf(topic, key); n > 0 {
 		return fmt.Errorf("subscriber %s of topic %q has %d: end them first: %w", key, topic, n, ErrBusy)
+	}
+	if err := d.settleLeft(ctx, topic, key); err != nil {
+		return err
 	}
 	txn := &offsetstore.Txn{Unsets: []offsetstore.Record{{Space: subscribersSpace, Key: recordKey(topic, key)}}}
 	if err := d.store.Scan(topic, func(k offsetstore.Key, _ offsetstore.Value) bool {

@@ -73,6 +73,8 @@ type loop struct {
 	next    time.Time      // earliest deadline of all parts
 	doubts  bool           // a part's position is above the log's end, as far as is known
 	undead  []undead
+	graves  []grave // dead letters to be written
+	digging int     // how many are being written
 	frozen  map[offsetstore.Subscriber]*freeze
 	timer   *time.Timer
 	enc     encoder
@@ -350,7 +352,7 @@ func (l *loop) settle(now time.Time) {
 		l.bury(p, now)
 		l.commit(p, now)
 		l.schedule(p, now)
-		l.retire(p)
+		l.retire(p, now)
 	}
 	clear(l.touched)
 	l.touched = l.touched[:0]
@@ -368,9 +370,15 @@ func (l *loop) schedule(p *part, now time.Time) {
 	l.note(p.deadline)
 }
 
-// retire drops a part that no stream holds and that has nothing to commit.
-func (l *loop) retire(p *part) {
+// retire drops a part that no stream holds and that has nothing to commit, nor,
+// for a while, dead letters under way.
+func (l *loop) retire(p *part, now time.Time) {
 	if len(p.atts) > 0 || p.committing || (p.unsaved() && !p.lost) || l.frozen[p.key.Subscriber] != nil {
+		return
+	}
+	if p.graves > 0 && now.Before(p.leftAt.Add(digPatience)) {
+		p.deadline = p.leftAt.Add(digPatience)
+		l.note(p.deadline)
 		return
 	}
 	if l.pop != nil && !l.stopping {

@@ -34,6 +34,8 @@ type part struct {
 	absentAt                 int64 // ms; the value's Absent
 	retryAt                  time.Time
 	aboveSince               time.Time // the position is above the log's maximum since then
+	graves                   int       // dead letters being written, or to be
+	leftAt                   time.Time // when the last stream left
 	left                     bool      // the last stream has gone: commit when
 	lost                     bool      // what is not committed may be dropped: a commit failed and nobody is here
 }

@@ -27,13 +27,12 @@ func (f *feed) bury(p *part, now time.Time) {
 			Topic: p.key.Topic, Subscriber: p.key.Subscriber.String(), Partition: rec.Partition, Offset: rec.Offset, Epoch: p.m.Epoch(),
 			Reason: dead.Reason, Detail: dead.Detail, Attempts: dead.Attempts, Time: now.UnixMilli(),
 		}
-		f.l.d.readers.do(func(ctx context.Context) {
-			var err error
-			if !strings.HasSuffix(let.Topic, DeadLetterSuffix) { // dead letters have no dead letters
-				err = f.l.d.publishLetter(ctx, &rec, &let)
+		f.l.dig(grave{p, dead, let, func(ctx context.Context, let *Letter) error {
+			if strings.HasSuffix(let.Topic, DeadLetterSuffix) { // dead letters have no dead letters
+				return nil
 			}
-			f.l.post(event{kind: evCall, call: func() { f.l.buried(p, dead, let, err) }})
-		})
+			return f.l.d.publishLetter(ctx, &rec, let)
+		}})
 	}
 }
 

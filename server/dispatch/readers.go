@@ -7,8 +7,7 @@ import (
 	"github.com/ackmesh/ackmesh/storage"
 )
 
-// readerPool does the blocking work of the loops, reads behind the partitions'
-// windows first of all: a fixed number of goroutines and a queue, whose length
+// readerPool does blocking work of the loops: a fixed number of goroutines and a queue, whose length
 // each partition bounds for itself.
 type readerPool struct {
 	mu     sync.Mutex

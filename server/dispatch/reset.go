@@ -89,7 +89,7 @@ func (t *topic) hold(d *Dispatcher, key offsetstore.Subscriber) (*subscriber, er
 	defer t.mu.Unlock()
 	sub := t.subs[key]
 	if sub == nil {
-		sub = &subscriber{key: key, name: key.String(), topic: t.name, sem: make(chan struct{}, 1)}
+		sub = &subscriber{key: key, name: key.String(), topic: t.name, locks: &d.locks}
 		known, err := d.knownBefore(t, sub)
 		if err != nil {
 			return nil, err

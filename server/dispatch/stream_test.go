@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,6 +172,56 @@ func TestExtendsAreBounded(t *testing.T) {
 		defer s.mu.Unlock()
 		if s.extends != 0 {
 			t.Errorf("%d extensions are still counted", s.extends)
+		}
+	})
+}
+
+// refusing is a store that refuses the next writes without being unhealthy.
+type refusing struct {
+	offsetstore.Store
+	times atomic.Int64
+}
+
+func (s *refusing) Submit(txn *offsetstore.Txn, done func(error)) {
+	if s.times.Add(-1) >= 0 {
+		go done(errors.New("no luck"))
+		return
+	}
+	s.Store.Submit(txn, done)
+}
+
+// TestIDsRunOut: streams that wait for ids go on though reserving them failed.
+func TestIDsRunOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Config{})
+		bad := &refusing{Store: r.store}
+		bad.times.Store(3)
+		r.d.ids.mu.Lock()
+		r.d.ids.store, r.d.ids.next = bad, r.d.ids.limit
+		r.d.ids.mu.Unlock()
+		got := make(chan struct{}, 10)
+		r.open("c", sinkFunc(func(mem.BufferSlice) error { got <- struct{}{}; return nil }))
+		r.publish(1)
+		select {
+		case <-got:
+		case <-time.After(time.Minute):
+			t.Error("nothing is delivered")
+		}
+	})
+}
+
+// TestDrainSeesTimeouts: a stream whose last deliveries time out while it drains
+// is quiet then.
+func TestDrainSeesTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Config{})
+		r.open("c", sinkFunc(discard))
+		r.publish(1)
+		synctest.Wait()
+		begun := time.Now()
+		r.d.Drain(t.Context(), time.Hour)
+		if took := time.Since(begun); took > time.Minute {
+			t.Errorf("the drain took %v, the ack timeout is 30 s", took)
 		}
 	})
 }

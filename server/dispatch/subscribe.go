@@ -316,6 +316,7 @@ func (l *loop) detachNow(b *binding, broken bool) {
 	p.atts = slices.Delete(p.atts, i, i+1)
 	p.m.Detach(time.Now(), b.s.id, broken)
 	if p.left = len(p.atts) == 0; p.left {
+		p.leftAt = time.Now()
 		p.m.Disarm()
 	}
 	l.touch(p)

@@ -124,8 +124,8 @@ type subscriber struct {
 	topic    string
 	settings Settings // fixed while live > 0
 	filter   Filter
-	sem      chan struct{} // held while the subscriber is opened
-	live     int           // bindings; guarded by topic.mu
+	locks    *subscriberLocks // held while the subscriber is opened
+	live     int              // bindings; guarded by topic.mu
 }
 
 // matches tells whether the subscriber wants a record.
@@ -162,7 +162,7 @@ func (t *topic) join(ctx context.Context, b *binding, key offsetstore.Subscriber
 	t.mu.Lock()
 	sub := t.subs[key]
 	if sub == nil {
-		sub = &subscriber{key: key, name: key.String(), topic: t.name, settings: want, filter: filter, sem: make(chan struct{}, 1)}
+		sub = &subscriber{key: key, name: key.String(), topic: t.name, settings: want, filter: filter, locks: &t.d.locks}
 		t.subs[key] = sub
 	}
 	if field, have, asked := sub.settings.differs(want); field != "" {
@@ -185,17 +185,10 @@ func (t *topic) leave(b *binding) {
 	t.mu.Unlock()
 }
 
-// lock serializes the opening of a subscriber.
-func (s *subscriber) lock(ctx context.Context) error {
-	select {
-	case s.sem <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// lock serializes what opens, resets and deletes a subscriber.
+func (s *subscriber) lock(ctx context.Context) error { return s.locks.lock(ctx, s.topic, s.key) }
 
-func (s *subscriber) unlock() { <-s.sem }
+func (s *subscriber) unlock() { s.locks.unlock(s.topic, s.key) }
 
 // position makes a position of the subscriber durable in every partition of
 // loops that it has none in. It is what must be done before Opened is sent.

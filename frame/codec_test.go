@@ -45,8 +45,10 @@ var vectors = []struct {
 	},
 	{
 		"unnamed flags, empty value, empty name", "EF 01 03 F8 FFFFFFFF 0002 00000000 0001 61 00000000 0000 00000002 C3A9",
-		frame.Frame{Type: frame.Event, Flags: 0xF8, Seq: 0xFFFFFFFF,
-			Attributes: []frame.Attribute{{Name: "a"}, {Value: "é"}}},
+		frame.Frame{
+			Type: frame.Event, Flags: 0xF8, Seq: 0xFFFFFFFF,
+			Attributes: []frame.Attribute{{Name: "a"}, {Value: "é"}},
+		},
 	},
 }
 
@@ -211,7 +213,7 @@ func second[T any](_ T, err error) error { return err }
 func wantLimit(t *testing.T, c limitCase, err error) {
 	t.Helper()
 	var e *frame.Error
-	if !errors.As(err, &e) || e.Kind != frame.ErrLimit || e.Field != c.field || e.Got != c.got || e.Limit != c.got-1 {
+	if !errors.As(err, &e) || !errors.Is(e.Kind, frame.ErrLimit) || e.Field != c.field || e.Got != c.got || e.Limit != c.got-1 {
 		t.Errorf("one over the limit: got %v, want %s over the limit: %d, at most %d", err, c.field, c.got, c.got-1)
 	}
 }

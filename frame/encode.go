@@ -101,6 +101,8 @@ func appendAttr[N, V string | []byte](dst []byte, name N, value V) []byte {
 }
 
 func errType(got int64) error {
-	return &Error{Kind: ErrType, Field: fieldType, Got: got,
-		Hint: "known are 1 STREAM_REQ, 2 STREAM_CHUNK and 3 EVENT"}
+	return &Error{
+		Kind: ErrType, Field: fieldType, Got: got,
+		Hint: "known are 1 STREAM_REQ, 2 STREAM_CHUNK and 3 EVENT",
+	}
 }

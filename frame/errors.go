@@ -103,7 +103,7 @@ func (e *Error) writeFigures(b *strings.Builder) {
 	switch {
 	case e.Limit != 0:
 		fmt.Fprintf(b, ": %d%s, at most %d", e.Got, unit, e.Limit)
-	case e.Got != 0 || e.Kind == ErrType || e.Kind == ErrVersion:
+	case e.Got != 0 || errors.Is(e.Kind, ErrType) || errors.Is(e.Kind, ErrVersion):
 		fmt.Fprintf(b, ": %d%s", e.Got, unit)
 	}
 }

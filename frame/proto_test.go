@@ -259,10 +259,14 @@ func TestC78_IllegalNamesAreRefused(t *testing.T) {
 
 func TestC78_LegalComesThroughByteForByte(t *testing.T) {
 	f := frame.Frame{Type: frame.Event, Data: []byte{0, 0xFF, 0xEF, 1, '\n'}, Attributes: []frame.Attribute{
-		{Name: "id", Value: "a"}, {Name: "source", Value: "/s"}, {Name: "type", Value: "t"},
+		{Name: "id", Value: "a"},
+		{Name: "source", Value: "/s"},
+		{Name: "type", Value: "t"},
 		{Name: "time", Value: "2026-01-02T03:04:05.123456789+01:00"},
-		{Name: strings.Repeat("n", 256), Value: "v"}, {Name: "big", Value: strings.Repeat("é", 2048)},
-		{Name: "0", Value: ""}, {Name: "datax", Value: "\u0000\U0010FFFF"},
+		{Name: strings.Repeat("n", 256), Value: "v"},
+		{Name: "big", Value: strings.Repeat("é", 2048)},
+		{Name: "0", Value: ""},
+		{Name: "datax", Value: "\u0000\U0010FFFF"},
 	}}
 	stored, _, err := frame.AppendFromProto(nil, wireOf(f), frame.PublishOptions{})
 	if err != nil {
@@ -379,8 +383,18 @@ func TestPublishOddForms(t *testing.T) {
 
 func TestPublishMalformed(t *testing.T) {
 	for _, msg := range [][]byte{
-		{0x22}, {0x22, 5, 1}, {0x2a, 0xff}, {0x08}, {0xff}, {0x00, 0x01}, {0x0c}, {0x0b},
-		{0x22, 1, 0xff}, {0x22, 2, 0x0a, 5}, {0x22, 3, 0x0a, 1, 0x61, 0x12}, {0x80, 0x80, 0x80, 0x80, 0x10, 0x00},
+		{0x22},
+		{0x22, 5, 1},
+		{0x2a, 0xff},
+		{0x08},
+		{0xff},
+		{0x00, 0x01},
+		{0x0c},
+		{0x0b},
+		{0x22, 1, 0xff},
+		{0x22, 2, 0x0a, 5},
+		{0x22, 3, 0x0a, 1, 0x61, 0x12},
+		{0x80, 0x80, 0x80, 0x80, 0x10, 0x00},
 		wire(nil).bytes(4, append(wire(nil).bytes(1, []byte("k")), 0x12, 9)),
 	} {
 		wantPublishError(t, msg, frame.ErrProto, "malformed protobuf")

@@ -214,7 +214,7 @@ func (c *collector) jsonData(data, base64Data []byte) bool {
 	}
 	err := c.Frame.setJSONData(data, base64Data)
 	var e *Error
-	if errors.As(err, &e) && e.Kind == ErrLimit {
+	if errors.As(err, &e) && errors.Is(e.Kind, ErrLimit) {
 		c.DataLeftOut = int(e.Got)
 		return true
 	}

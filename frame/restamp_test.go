@@ -14,8 +14,13 @@ import (
 )
 
 var deadLetterStamps = []frame.Attribute{
-	{Name: "emdlqid", Value: "1"}, {Name: "emdlqreason", Value: "nack"}, {Name: "emdlqtopic", Value: "t"}, {Name: "emdlqpartition", Value: "0"},
-	{Name: "emdlqoffset", Value: "7"}, {Name: "emdlqsubscriber", Value: "client:c"}, {Name: "emdlqattempts", Value: "6"},
+	{Name: "emdlqid", Value: "1"},
+	{Name: "emdlqreason", Value: "nack"},
+	{Name: "emdlqtopic", Value: "t"},
+	{Name: "emdlqpartition", Value: "0"},
+	{Name: "emdlqoffset", Value: "7"},
+	{Name: "emdlqsubscriber", Value: "client:c"},
+	{Name: "emdlqattempts", Value: "6"},
 }
 
 func restamp(t *testing.T, f frame.Frame, opt frame.RestampOptions) (frame.Frame, int) {

@@ -86,8 +86,7 @@ func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
 		err = caller.Role(auth.NeedOf(method).Role())
 	}
 	if err != nil {
-		s.refused(err)
-		return nil, err
+		return nil, s.refused(err)
 	}
 	return auth.With(ctx, caller), nil
 }

@@ -104,7 +104,7 @@ func (r *backlogReader) end(ctx context.Context, k offsetstore.Key) (end int64, 
 	_, end, err = bounder.Bounds(ctx, k.Topic, k.Partition)
 	switch {
 	case errors.Is(err, storage.ErrTopicNotFound), errors.Is(err, storage.ErrPartitionNotFound), errors.Is(err, storage.ErrUnknown):
-		end, err = -1, nil
+		end = -1
 	case err != nil:
 		return 0, false, err
 	}

@@ -17,10 +17,24 @@ func TestCheckName(t *testing.T) {
 		name  string
 		legal bool
 	}{
-		{"a", true}, {"a#b/c:d|e", true}, {" ", true}, {".", true}, {"..", true}, {"鍵🔑", true}, {"\u200b", true},
-		{strings.Repeat("x", 255), true}, {strings.Repeat("ü", 127) + "x", true},
-		{"", false}, {strings.Repeat("x", 256), false}, {strings.Repeat("ü", 128), false},
-		{"a\x00", false}, {"\n", false}, {"\x7f", false}, {"\u0085", false}, {"\xff", false}, {"a\xc3", false},
+		{"a", true},
+		{"a#b/c:d|e", true},
+		{" ", true},
+		{".", true},
+		{"..", true},
+		{"鍵🔑", true},
+		{"\u200b", true},
+		{strings.Repeat("x", 255), true},
+		{strings.Repeat("ü", 127) + "x", true},
+		{"", false},
+		{strings.Repeat("x", 256), false},
+		{strings.Repeat("ü", 128), false},
+		{"a\x00", false},
+		{"\n", false},
+		{"\x7f", false},
+		{"\u0085", false},
+		{"\xff", false},
+		{"a\xc3", false},
 	} {
 		err := storage.CheckName("topic", c.name)
 		if (err == nil) != c.legal {

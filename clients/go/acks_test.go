@@ -17,7 +17,7 @@ func TestAcksInRanges(t *testing.T) {
 	streaming(t, nil, func(t *testing.T, s *Stream, m *fake, st *fakeStream) {
 		st.deliver(40, 0)
 		ds := recvN(t, s, 40)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		begun := time.Now()
 		ds[0].Ack()
 		if got := st.recvAck(); !slices.Equal(got, []uint64{1000}) || time.Since(begun) != 0 {
@@ -179,7 +179,7 @@ func TestRetryIsSentAgain(t *testing.T) {
 			t.Errorf("the nack was sent %d times", nacked)
 		}
 		go st.serve()
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		if len(s.Unconfirmed()) != 0 || s.Stats().Confirmed != 2 {
 			t.Errorf("unconfirmed %v, stats %+v", s.Unconfirmed(), s.Stats())
 		}

@@ -282,7 +282,7 @@ func (m *sink) PublishStream(stream grpc.BidiStreamingServer[pb.PublishRequest, 
 	raw := stream.(*grpc.GenericServerStream[pb.PublishRequest, pb.PublishResponse])
 	for {
 		var in sinkMsg
-		if err := raw.ServerStream.RecvMsg(&in); err != nil {
+		if err := raw.RecvMsg(&in); err != nil {
 			return nil
 		}
 		m.requests.Add(1)
@@ -301,7 +301,7 @@ func (m *sink) PublishStream(stream grpc.BidiStreamingServer[pb.PublishRequest, 
 				}
 			}
 		}
-		if err := raw.ServerStream.SendMsg(a); err != nil {
+		if err := raw.SendMsg(a); err != nil {
 			return err
 		}
 	}
@@ -328,7 +328,8 @@ func (m *sink) Subscribe(stream grpc.BidiStreamingServer[pb.SubscribeRequest, pb
 			if a := r.GetAck(); a != nil {
 				acked.Add(int64(len(idsOf(a))))
 				out <- &pb.SubscribeResponse{Kind: &pb.SubscribeResponse_AckResult{AckResult: &pb.AckResult{
-					Outcomes: []*pb.AckResult_Outcome{{Status: durable, DeliveryIds: a.DeliveryIds, Ranges: a.Ranges}}}}}
+					Outcomes: []*pb.AckResult_Outcome{{Status: durable, DeliveryIds: a.DeliveryIds, Ranges: a.Ranges}},
+				}}}
 			}
 			select {
 			case wake <- struct{}{}:

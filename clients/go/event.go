@@ -117,8 +117,11 @@ type CloudEvent struct {
 func (c *CloudEvent) Event() *Event {
 	e := EventFromMap(c.Extensions, c.Data)
 	for _, a := range [...]Attribute{
-		{Name: AttrID, Value: c.ID}, {Name: AttrSource, Value: c.Source}, {Name: AttrType, Value: c.Type},
-		{Name: AttrSubject, Value: c.Subject}, {Name: AttrDataContentType, Value: c.DataContentType},
+		{Name: AttrID, Value: c.ID},
+		{Name: AttrSource, Value: c.Source},
+		{Name: AttrType, Value: c.Type},
+		{Name: AttrSubject, Value: c.Subject},
+		{Name: AttrDataContentType, Value: c.DataContentType},
 		{Name: AttrDataSchema, Value: c.DataSchema},
 	} {
 		if a.Value != "" {

@@ -27,7 +27,8 @@ func FuzzTake(f *testing.F) {
 		{Kind: &pb.SubscribeResponse_Deliveries{Deliveries: &pb.Deliveries{Runs: []*pb.Run{
 			{Subscription: 1, Topic: "orders", Partition: "0", Epoch: 1, Deliveries: []*pb.Delivery{
 				{DeliveryId: 7, Offset: 3, Frame: &pb.EventMeshFrame{Attributes: map[string]string{"id": "a"}, Data: []byte("x")}},
-				{DeliveryId: 8, Offset: 9}, {DeliveryId: 6, Offset: -1},
+				{DeliveryId: 8, Offset: 9},
+				{DeliveryId: 6, Offset: -1},
 			}}, {Subscription: 9}, {Subscription: 1},
 		}}}},
 	} {

@@ -59,7 +59,7 @@ func TestHandlerAcksAndNacks(t *testing.T) {
 	}
 	var held *Delivery
 	handling(t, nil, func(_ context.Context, d *Delivery) error {
-		if verdicts[d.Offset()] == ErrHold {
+		if errors.Is(verdicts[d.Offset()], ErrHold) {
 			held = d.Clone()
 		}
 		return verdicts[d.Offset()]
@@ -106,7 +106,7 @@ func TestPanicIsANack(t *testing.T) {
 			panic("boom")
 		case 1:
 			var m map[string]int
-			m["x"] = 1
+			m["x"] = 1 //nolint:staticcheck // it is to panic
 		}
 		return nil
 	}, func(t *testing.T, m *fake, st *fakeStream, end func() error) {
@@ -162,7 +162,7 @@ func TestConcurrency(t *testing.T) {
 				break
 			}
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		now.Add(-1)
 		return nil
 	}, func(t *testing.T, m *fake, st *fakeStream, end func() error) {
@@ -196,7 +196,7 @@ func TestOneHandlerKeepsOrder(t *testing.T) {
 // TestSlowHandlerIsExtended: with a handler of ten minutes and an ack timeout of
 // 30 s, deadlines are moved for it and for all that waits behind it.
 func TestSlowHandlerIsExtended(t *testing.T) {
-	handling(t, nil, func(context.Context, *Delivery) error { time.Sleep(10 * time.Minute); return nil },
+	handling(t, nil, func(context.Context, *Delivery) error { <-time.After(10 * time.Minute); return nil },
 		func(t *testing.T, m *fake, st *fakeStream, end func() error) {
 			deadline := map[uint64]time.Time{}
 			first := st.deliver(300, 0)
@@ -230,7 +230,7 @@ func TestCleanEnd(t *testing.T) {
 	var begun, finished atomic.Int32
 	handling(t, func(c *SubscribeConfig) { c.Concurrency = 3 }, func(ctx context.Context, d *Delivery) error {
 		begun.Add(1)
-		time.Sleep(4 * time.Second)
+		<-time.After(4 * time.Second)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -238,7 +238,7 @@ func TestCleanEnd(t *testing.T) {
 		return nil
 	}, func(t *testing.T, m *fake, st *fakeStream, end func() error) {
 		st.deliver(10, 0)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		acked := make(chan []uint64)
 		go func() { acked <- st.serve() }()
 		if err := end(); err != nil {

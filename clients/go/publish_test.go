@@ -294,8 +294,8 @@ func TestPublishSurvivesRestart(t *testing.T) {
 		synctest.Wait()
 		m.stop()
 		publishN(t, c, 1, ok)
-		time.Sleep(3 * time.Second)
-		m = n.start("a")
+		<-time.After(3 * time.Second)
+		n.start("a")
 		for range 2 {
 			if r := <-done; r.Err != nil {
 				t.Error(r.Err)

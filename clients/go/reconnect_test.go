@@ -41,7 +41,7 @@ func TestC21_LostAcks(t *testing.T) {
 				t.Error("the client cannot know yet")
 			}
 		}
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		if got := len(s.Unconfirmed()); got != 20 {
 			t.Errorf("%d unconfirmed before the break", got)
 		}
@@ -245,7 +245,7 @@ func TestC61_Superseded(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		contains(t, err, "by another")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		if len(m.streams) != 0 {
 			t.Error("it came back")
 		}
@@ -302,7 +302,7 @@ func TestDraining(t *testing.T) {
 		st.notice(&pb.Notice{Kind: pb.Notice_KIND_DRAINING})
 		acked := make(chan []uint64)
 		go func() { acked <- st.serve() }()
-		time.Sleep(3 * time.Second)
+		<-time.After(3 * time.Second)
 		ds[0].Ack()
 		ds[1].Ack()
 		if got := <-acked; len(got) != 2 {

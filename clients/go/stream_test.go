@@ -226,7 +226,7 @@ func TestStreamCloses(t *testing.T) {
 		if ch := st.recv().GetChange(); !slices.Equal(ch.GetPause(), []uint32{1}) {
 			t.Errorf("first the client asks for nothing new, got %v", ch)
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		for _, d := range ds {
 			d.Ack()
 		}

@@ -36,7 +36,7 @@ func ReadFile(path string) ([]Grant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokens file: %w", err)
 	}
-	defer f.Close() // it was only read
+	defer func() { _ = f.Close() }() // it was only read
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("tokens file %s: %w", path, err)

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"crypto/subtle"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,8 +87,8 @@ func TestAuthenticate(t *testing.T) {
 // wantError checks the code and the reason of an error.
 func wantError(t *testing.T, err error, code codes.Code, reason string) {
 	t.Helper()
-	e, ok := err.(*Error)
-	if !ok || status.Code(err) != code || e.Reason != reason {
+	var e *Error
+	if !errors.As(err, &e) || status.Code(err) != code || e.Reason != reason {
 		t.Errorf("got %v, want %v for %s", err, code, reason)
 	}
 }

@@ -49,7 +49,7 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("%q is written as %q", tt.pattern, p)
 		}
 	}
-	if (Pattern{}).Match("") || (Patterns{}).Match("a") || (Patterns)(nil).Match("") {
+	if (Pattern{}).Match("") || (Patterns{}).Match("a") || Patterns(nil).Match("") {
 		t.Error("no pattern matches something")
 	}
 }

@@ -84,8 +84,10 @@ type mSaved struct {
 }
 
 func newModel(set Settings, start int64, now time.Time) *model {
-	m := &model{set: set.normal(), armAhead: armAhead, start: start, next: start, high: start, now: now,
-		offs: map[int64]*mOff{}, dels: map[uint64]*mDel{}, streams: map[StreamID]time.Duration{}}
+	m := &model{
+		set: set.normal(), armAhead: armAhead, start: start, next: start, high: start, now: now,
+		offs: map[int64]*mOff{}, dels: map[uint64]*mDel{}, streams: map[StreamID]time.Duration{},
+	}
 	m.saved = &mSaved{floor: start, finished: map[int64]bool{}, attempts: map[int64]offsetstore.Attempt{}}
 	return m
 }

@@ -385,7 +385,8 @@ func FuzzNew(f *testing.F) {
 		if position < 0 || position > most || high > position+500 || finLast > position+1000 || attLast > most {
 			return
 		}
-		v := offsetstore.Value{Position: position, High: high,
+		v := offsetstore.Value{
+			Position: position, High: high,
 			Finished: []offset.Range{{First: finFirst, Last: finLast}},
 			Attempts: []offsetstore.Attempt{{Range: offset.Range{First: attFirst, Last: attLast}, Sent: sent, Spent: spent, Breaks: breaks, Due: due}},
 		}

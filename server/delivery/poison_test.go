@@ -3,11 +3,7 @@ package delivery
 import (
 	"testing"
 	"time"
-
-	"github.com/ackmesh/ackmesh/offsetstore"
 )
-
-func rigValue() offsetstore.Value { return offsetstore.Value{} }
 
 // TestPoison: one record kills its client, or the server, on arrival, before
 // any answer is known, with 200 neighbours in flight. It is sent six times at

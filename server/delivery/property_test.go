@@ -24,7 +24,6 @@ type pair struct {
 	m      *Machine
 	mo     *model
 	ids    uint64
-	ends   int64 // where the log ends for now
 	saved  offsetstore.Value
 	saving offsetstore.Value
 	model  *mSaved // what saved was in the model

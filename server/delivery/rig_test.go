@@ -47,8 +47,10 @@ type rigSend struct {
 }
 
 func newRig(t *testing.T, set Settings, records int64) *rig {
-	r := &rig{t: t, set: set, now: scriptStart, end: records, ids: 1, batch: 16, streams: map[StreamID]*rigStream{},
-		sends: map[int64][]rigSend{}, told: map[int64]bool{}, acks: map[uint64]int64{}, handle: func(*rig, rigSend) {}}
+	r := &rig{
+		t: t, set: set, now: scriptStart, end: records, ids: 1, batch: 16, streams: map[StreamID]*rigStream{},
+		sends: map[int64][]rigSend{}, told: map[int64]bool{}, acks: map[uint64]int64{}, handle: func(*rig, rigSend) {},
+	}
 	r.m = New(set, r.saved, r.now, rand.New(rand.NewPCG(7, 7)))
 	return r
 }

@@ -70,8 +70,10 @@ func TestGroupName(t *testing.T) {
 	seen := map[string]string{}
 	for _, topic := range []string{"t", "t1", "1t"} {
 		for _, s := range []offsetstore.Subscriber{
-			{Kind: offsetstore.KindClient, Name: "a"}, {Kind: offsetstore.KindShare, Name: "a"},
-			{Kind: offsetstore.KindShare}, {Kind: offsetstore.KindClient, Name: "日本 %#/"},
+			{Kind: offsetstore.KindClient, Name: "a"},
+			{Kind: offsetstore.KindShare, Name: "a"},
+			{Kind: offsetstore.KindShare},
+			{Kind: offsetstore.KindClient, Name: "日本 %#/"},
 		} {
 			g := GroupName(topic, s)
 			if len(g) != 36 || !strings.HasPrefix(g, "EM-") || strings.Trim(g, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" {

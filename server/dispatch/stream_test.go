@@ -104,7 +104,7 @@ func TestResetDuringSlowCommit(t *testing.T) {
 		release := r.store.HoldWrites()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		go func() { time.Sleep(time.Minute); release() }()
+		go func() { <-time.After(time.Minute); release() }()
 		sub := offsetstore.Subscriber{Kind: offsetstore.KindClient, Name: "c"}
 		_, err := r.d.Reset(ctx, ResetRequest{Topic: "t", Subscriber: sub, To: Place{At: AtOffset, Offset: 1}})
 		<-time.After(2 * time.Minute)

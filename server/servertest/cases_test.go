@@ -304,8 +304,12 @@ func TestC78_IllegalExtensions(t *testing.T) {
 		long := string(slices.Repeat([]byte("v"), 4096))
 		good := map[string]string{"id": "1", "source": "s", "type": "x", "time": "2026-01-02T03:04:05.123456789Z", "ext1": long}
 		bad := []map[string]string{
-			{"my-ext": "v"}, {"MyExt": "v"}, {"event_source": "v"}, {"": "v"},
-			{string(slices.Repeat([]byte("n"), 257)): "v"}, {"ext": long + "v"},
+			{"my-ext": "v"},
+			{"MyExt": "v"},
+			{"event_source": "v"},
+			{"": "v"},
+			{string(slices.Repeat([]byte("n"), 257)): "v"},
+			{"ext": long + "v"},
 		}
 		req := &pb.PublishRequest{Topic: "t"}
 		for _, attrs := range bad {

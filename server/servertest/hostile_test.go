@@ -44,7 +44,9 @@ func TestChangeIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		in := Start(t, Options{})
 		for _, c := range []*pb.Change{
-			{Pause: make([]uint32, 100_000)}, {Resume: make([]uint32, 100_000)}, {Remove: make([]uint32, 100_000)},
+			{Pause: make([]uint32, 100_000)},
+			{Resume: make([]uint32, 100_000)},
+			{Remove: make([]uint32, 100_000)},
 			{Add: make([]*pb.Subscription, 100_000)},
 		} {
 			for i := range c.GetAdd() {

@@ -297,7 +297,9 @@ func TestPop_Ordered(t *testing.T) {
 				continue
 			}
 			var i int
-			fmt.Sscan(g.Data(), &i)
+			if _, err := fmt.Sscan(g.Data(), &i); err != nil {
+				t.Fatal(err)
+			}
 			if i/5 != next[key] {
 				t.Fatalf("%s came for key %s, number %d is due", g.Data(), key, next[key])
 			}

@@ -252,7 +252,7 @@ func TestGrowthUnderFaults(t *testing.T) {
 		b := Open(t, in.Mesh(), open("b", Sub("t", broadcast)))
 		store.nth.Store(2)
 		grow.grown.Store(true)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		into(t, in.Mesh(), "t", "1", "x")
 		for _, s := range []*Stream{a, b} {
 			if !s.Await(soon, 1) {
@@ -298,7 +298,7 @@ func TestGrowthWhileOpening(t *testing.T) {
 		}
 		<-f.Struck()
 		grow.grown.Store(true)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		f.Remove()
 		msg, err := raw.Recv()
 		if err != nil || msg.GetOpened() == nil {

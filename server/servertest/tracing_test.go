@@ -72,7 +72,7 @@ func names(list []sdktrace.ReadOnlySpan) (out []string) {
 func value(s sdktrace.ReadOnlySpan, key string) string {
 	set := attribute.NewSet(s.Attributes()...)
 	v, _ := set.Value(attribute.Key(key))
-	return v.Emit()
+	return v.String()
 }
 
 // TestTraceOfAnEvent: publish, deliver and ack are spans of the trace that the

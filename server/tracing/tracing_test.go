@@ -165,7 +165,7 @@ func TestAckAgain(t *testing.T) {
 	}
 	var got []string
 	for _, s := range rec.Ended() {
-		got = append(got, s.Name()+" "+s.Attributes()[len(s.Attributes())-1].Value.Emit())
+		got = append(got, s.Name()+" "+s.Attributes()[len(s.Attributes())-1].Value.String())
 	}
 	if want := "[deliver t ack ack retry ack durable]"; fmt.Sprint(got) != want {
 		t.Errorf("spans: %v, want %s", got, want)

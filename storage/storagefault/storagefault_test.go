@@ -123,7 +123,7 @@ func TestRemove(t *testing.T) {
 		if _, err := put(t, b); !errors.Is(err, want) {
 			t.Errorf("append: %v, want %v", err, want)
 		}
-		if want == errDisk {
+		if errors.Is(want, errDisk) {
 			one.Remove()
 		} else {
 			two.Remove()

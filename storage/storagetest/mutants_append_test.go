@@ -146,7 +146,7 @@ var appendMutants = []mutant{
 		good := m.append
 		m.append = func(ctx context.Context, topic string, events []storage.Event, done storage.AppendDone) error {
 			if err := good(ctx, topic, events, done); err != nil {
-				return fmt.Errorf("failed: %v", err) // the cause is lost
+				return fmt.Errorf("failed: %v", err) //nolint:errorlint // that the cause is lost is the bug
 			}
 			return nil
 		}

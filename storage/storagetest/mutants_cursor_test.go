@@ -58,7 +58,7 @@ var cursorMutants = []mutant{
 		m.poll = func(ctx context.Context, req storage.PollRequest, batch *storage.Batch) error {
 			if _, ok := m.Backend.Cursor(req.Topic, req.Partition); !ok && req.Start == storage.Cursor {
 				if _, high, err := m.Backend.Bounds(ctx, req.Topic, req.Partition); err == nil {
-					_ = m.Backend.Seek(ctx, req.Topic, req.Partition, high)
+					_ = m.Backend.Seek(ctx, req.Topic, req.Partition, high) //nolint:staticcheck // that of the log, not of the mutant
 				}
 			}
 			return good(ctx, req, batch)
@@ -81,7 +81,7 @@ var cursorMutants = []mutant{
 		func(m *broken, req storage.PollRequest, _ *storage.Batch, err error) error {
 			if errors.Is(err, context.Canceled) {
 				next, _ := m.Backend.Cursor(req.Topic, req.Partition)
-				_ = m.Backend.Seek(context.Background(), req.Topic, req.Partition, next+1)
+				_ = m.Backend.Seek(context.Background(), req.Topic, req.Partition, next+1) //nolint:staticcheck // that of the log, not of the mutant
 			}
 			return err
 		})},

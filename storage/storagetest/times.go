@@ -50,8 +50,19 @@ func timeEqual(c *env) {
 		return got[i].Offset
 	}
 	for _, want := range []struct{ units, nearest, atOrAfter int }{
-		{20, 1, 1}, {18, 1, 1}, {12, 0, 1}, {5, 0, 0}, {31, 5, 5},
-		{10, 0, 0}, {11, 0, 1}, {21, 1, 4}, {24, 1, 4}, {26, 4, 4}, {30, 4, 4}, {1000, 5, 5}, {-1000, 0, 0},
+		{20, 1, 1},
+		{18, 1, 1},
+		{12, 0, 1},
+		{5, 0, 0},
+		{31, 5, 5},
+		{10, 0, 0},
+		{11, 0, 1},
+		{21, 1, 4},
+		{24, 1, 4},
+		{26, 4, 4},
+		{30, 4, 4},
+		{1000, 5, 5},
+		{-1000, 0, 0},
 	} {
 		c.wantOffset(t.Name, part, at(want.units), storage.Nearest, place(want.nearest), fmt.Sprint(want.units, " nearest"))
 		c.wantOffset(t.Name, part, at(want.units), storage.AtOrAfter, place(want.atOrAfter), fmt.Sprint(want.units, " at or after"))

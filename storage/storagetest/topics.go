@@ -238,7 +238,7 @@ func topicDelete(c *env) {
 func (c *env) isGone(t storage.Topic) error {
 	c.Helper()
 	if _, err := c.describe(t.Name); !errors.Is(err, storage.ErrTopicNotFound) {
-		return fmt.Errorf("Topic gives %v, want ErrTopicNotFound", err)
+		return fmt.Errorf("Topic gives %w, want ErrTopicNotFound", err)
 	}
 	for _, l := range c.listTopics() {
 		if l.Name == t.Name {

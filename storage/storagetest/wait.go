@@ -209,7 +209,7 @@ func waitDeleteUnderPoll(c *env) {
 // topicNotFound is nil where f gives ErrTopicNotFound.
 func (c *env) topicNotFound(what string, f func(ctx context.Context) error) error {
 	if err := c.bounded(what, f); !errors.Is(err, storage.ErrTopicNotFound) {
-		return fmt.Errorf("%s gives %v, want ErrTopicNotFound", what, err)
+		return fmt.Errorf("%s gives %w, want ErrTopicNotFound", what, err)
 	}
 	return nil
 }

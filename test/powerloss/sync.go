@@ -162,7 +162,7 @@ func (c *change) read(path string, off, n int64) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read or synced
 	st, err := f.Stat()
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (t *tracer) mapping(addr uint64) (m mapped, err error) {
 	if err != nil {
 		return m, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read or synced
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		m, err = parseMapping(lines.Text())

@@ -115,7 +115,7 @@ func free(t testing.TB, host string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }() // nothing was accepted
 	return l.Addr().String()
 }
 
@@ -174,7 +174,7 @@ func (s *Server) TryServing(patience time.Duration) error {
 
 func (s *Server) awaitHealth(want healthpb.HealthCheckResponse_ServingStatus, patience time.Duration) error {
 	conn := s.dial(s.Listen)
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // all answers are in
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	stop := make(chan struct{})
@@ -191,19 +191,6 @@ func (s *Server) awaitHealth(want healthpb.HealthCheckResponse_ServingStatus, pa
 		return fmt.Errorf("the server is not %v: %w\n%s", want, err, s.Log())
 	}
 	return nil
-}
-
-// cancelWith cancels when ended is closed, until stop is called.
-func cancelWith(ended <-chan struct{}, cancel func()) (stop func()) {
-	stopped := make(chan struct{})
-	go func() {
-		select {
-		case <-ended:
-			cancel()
-		case <-stopped:
-		}
-	}()
-	return func() { close(stopped) }
 }
 
 func awaitHealth(ctx context.Context, conn *grpc.ClientConn, want healthpb.HealthCheckResponse_ServingStatus) error {

@@ -113,12 +113,11 @@ type message struct {
 }
 
 type held struct {
-	id      uint64
-	event   uint64
-	epoch   uint64
-	at      time.Time
-	nacked  bool
-	expired bool
+	id     uint64
+	event  uint64
+	epoch  uint64
+	at     time.Time
+	nacked bool
 }
 
 func newWorld(t *testing.T, seed uint64) *world {

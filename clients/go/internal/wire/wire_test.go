@@ -277,8 +277,10 @@ func TestNoDeliveryWithoutID(t *testing.T) {
 func FuzzDeliveries(f *testing.F) {
 	seed := asResponse(&pb.Deliveries{Runs: []*pb.Run{{
 		Subscription: 1, Topic: "t", Partition: "0", Epoch: 2,
-		Deliveries: []*pb.Delivery{{DeliveryId: 7, Offset: 3, Attempt: 1,
-			Frame: &pb.EventMeshFrame{Attributes: map[string]string{"id": "a"}, Data: []byte("hi")}}},
+		Deliveries: []*pb.Delivery{{
+			DeliveryId: 7, Offset: 3, Attempt: 1,
+			Frame: &pb.EventMeshFrame{Attributes: map[string]string{"id": "a"}, Data: []byte("hi")},
+		}},
 	}}})
 	b, err := proto.Marshal(seed)
 	if err != nil {

@@ -29,9 +29,10 @@ const (
 )
 
 // TestCrash: a broadcast subscriber and a share of three streams ack in random
-// order while publishers run and the server is killed 20 times, sometimes
-// within the Open of a subscriber that it never saw before. No confirmed event
-// is missing, nothing that was DURABLE comes again, no position goes down.
+// order, and break their streams now and then, while publishers run and the
+// server is killed 20 times, sometimes within the Open of a subscriber that it
+// never saw before. No confirmed event is missing, nothing that was DURABLE
+// comes again, no position goes down, and nothing becomes a dead letter.
 func TestCrash(t *testing.T) {
 	seed := seed(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -40,9 +41,9 @@ func TestCrash(t *testing.T) {
 	run := traffic.New(t, seed, maxAttempts, srv.Dial)
 	run.Up()
 	followers := map[string][]string{mainTopic: {"client/a", "share/s"}}
-	run.Subscribe(traffic.SubscriberConfig{Client: "a", Topic: mainTopic, Hoard: 5})
+	run.Subscribe(traffic.SubscriberConfig{Client: "a", Topic: mainTopic, Hoard: 5, Breaks: 2})
 	for i := range 3 {
-		run.Subscribe(traffic.SubscriberConfig{Client: fmt.Sprint("s", i), Topic: mainTopic, Share: "s", Hoard: 5})
+		run.Subscribe(traffic.SubscriberConfig{Client: fmt.Sprint("s", i), Topic: mainTopic, Share: "s", Hoard: 5, Breaks: 2})
 	}
 	opened(ctx, t, run, 4)
 	var done []<-chan struct{}
@@ -59,6 +60,7 @@ func TestCrash(t *testing.T) {
 	}
 	run.Drain()
 	drained(ctx, t, srv)
+	noDeadLetters(ctx, t, srv)
 	run.Stop()
 	srv.Term(20 * time.Second)
 	verify(t, run.Rec.Trace())
@@ -198,6 +200,25 @@ func drained(ctx context.Context, t *testing.T, srv *process.Server) {
 		}
 	}
 	t.Fatalf("%d records are not finished:\n%s", lag, srv.Log())
+}
+
+// noDeadLetters sees that no record was given up for its neighbours' crashes.
+func noDeadLetters(ctx context.Context, t *testing.T, srv *process.Server) {
+	t.Helper()
+	res, err := pb.NewAdminClient(srv.DialAdmin()).ListTopics(ctx, &pb.ListTopicsRequest{Prefix: mainTopic + "_DLQ"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.GetTopics()) != 1 {
+		t.Errorf("the topics of dead letters are %v", res.GetTopics())
+	}
+	for _, topic := range res.GetTopics() {
+		for _, p := range topic.GetPartitions() {
+			if p.GetMaxOffset() > 0 {
+				t.Errorf("%d records became dead letters in partition %s", p.GetMaxOffset(), p.GetPartition())
+			}
+		}
+	}
 }
 
 // verify holds the trace against all promises and keeps it if it breaks one.

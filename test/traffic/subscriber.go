@@ -26,6 +26,9 @@ type SubscriberConfig struct {
 	// Hoard is how many of 1,000 first deliveries are not acked until the
 	// stream breaks or the run drains.
 	Hoard int
+	// Breaks is after how many of 10,000 deliveries the client breaks its
+	// stream, until the run drains.
+	Breaks int
 }
 
 // subscriber opens stream after stream and acks in random order.
@@ -72,7 +75,7 @@ func (s *subscriber) session() {
 	}
 	s.r.state.update(func(c *Counts) { c.Streams++; c.Opens++ })
 	st := &session{
-		s: s, raw: raw, id: s.r.Rec.Open(s.name, s.cfg.Window), opening: true,
+		s: s, raw: raw, id: s.r.Rec.Open(s.name, s.cfg.Window), opening: true, cancel: cancel,
 		flying: map[uint64]bool{}, more: make(chan struct{}, 1),
 	}
 	acker := make(chan struct{})
@@ -100,6 +103,8 @@ type session struct {
 	raw     grpc.BidiStreamingClient[pb.SubscribeRequest, pb.SubscribeResponse]
 	id      int32
 	opening bool
+	broken  bool // by the client
+	cancel  context.CancelFunc
 
 	more  chan struct{} // there is something to ack
 	mu    sync.Mutex
@@ -162,6 +167,18 @@ func (st *session) takeRun(run *pb.Run) {
 	for _, e := range events {
 		st.s.r.state.deliver(st.s.name, part, e.Offset)
 		st.hold(e)
+		if st.s.rnd.IntN(10_000) < st.s.cfg.Breaks && !st.s.r.isDraining() {
+			st.breakOff()
+		}
+	}
+}
+
+// breakOff ends the stream as a client that dies does.
+func (st *session) breakOff() {
+	if !st.broken {
+		st.broken = true
+		st.s.r.Rec.Add(tracecheck.Event{Kind: tracecheck.Closed, Stream: st.id})
+		st.cancel()
 	}
 }
 
@@ -275,7 +292,9 @@ func (st *session) takeResult(res *pb.AckResult) {
 
 // close records the end of the stream.
 func (st *session) close() {
-	st.s.r.Rec.Add(tracecheck.Event{Kind: tracecheck.Closed, Stream: st.id})
+	if !st.broken {
+		st.s.r.Rec.Add(tracecheck.Event{Kind: tracecheck.Closed, Stream: st.id})
+	}
 	st.s.r.state.update(func(c *Counts) {
 		c.Streams--
 		c.Acks -= len(st.flying)

@@ -210,16 +210,27 @@ func flights(t *testing.T) (path string, lines []string) {
 // printed waits until standard output has the text.
 func (p *process) printed(text string) {
 	p.t.Helper()
+	p.awaitText(&p.out, text)
+}
+
+// told waits until standard error has the text.
+func (p *process) told(text string) {
+	p.t.Helper()
+	p.awaitText(&p.errOut, text)
+}
+
+func (p *process) awaitText(in *lockedBuffer, text string) {
+	p.t.Helper()
 	deadline := time.After(patience)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for !strings.Contains(p.out.String(), text) {
+	for !strings.Contains(in.String(), text) {
 		select {
 		case <-tick.C:
 		case <-p.ended:
 			p.t.Fatalf("it has ended:\n%s", p.errOut.String())
 		case <-deadline:
-			p.t.Fatalf("it does not print %q:\n%s", text, p.errOut.String())
+			p.t.Fatalf("it does not print %q:\n%s\n%s", text, p.out.String(), p.errOut.String())
 		}
 	}
 }

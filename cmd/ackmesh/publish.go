@@ -139,6 +139,9 @@ func (p *publishing) run(ctx context.Context) error {
 	if flushErr := p.client.Flush(context.WithoutCancel(ctx)); flushErr != nil {
 		err = errors.Join(err, flushErr)
 	}
+	if err == nil { // the last answers came after the last line was read
+		err = p.tally.stopped()
+	}
 	p.progress.clear()
 	p.report()
 	if errors.Is(err, context.Canceled) {

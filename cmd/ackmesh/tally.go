@@ -58,7 +58,11 @@ func (t *tally) answered(number int64, err error) {
 		t.refused++
 		t.report(number, err)
 	default:
-		t.open++
+		if code == codes.PermissionDenied || code == codes.Unauthenticated {
+			t.refused++
+		} else {
+			t.open++
+		}
 		if t.stop == nil {
 			t.stop = fmt.Errorf("line %d: %w", number, err)
 		}

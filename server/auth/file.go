@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -58,13 +59,16 @@ func Parse(text []byte) ([]Grant, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	if err := dec.Decode(&form); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+		return nil, errors.New(readable.Replace(err.Error()))
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("it has more than one document")
 	}
 	return form.grants()
 }
+
+// readable puts words for people in place of types of ours.
+var readable = strings.NewReplacer("auth.fileForm", "a tokens file", "[]auth.tokenForm", "a list of tokens", "auth.tokenForm", "a token")
 
 func (f fileForm) grants() ([]Grant, error) {
 	switch n := len(f.Tokens); {

@@ -23,7 +23,7 @@ func (w *walk) isFinal(e *Event) bool {
 	return e.Kind == Answer && e.Status == Durable && !w.sent[e.Delivery].nacked
 }
 
-// AckFinal: a record whose ack was answered DURABLE never comes to the
+// AckFinal checks that a record whose ack was answered DURABLE never comes to the
 // subscriber again in its epoch, whatever crashes.
 func AckFinal(t *Trace) error {
 	final := map[record]int{}
@@ -41,7 +41,7 @@ func AckFinal(t *Trace) error {
 	})
 }
 
-// Remembered: what was answered DURABLE before an Open was sent is finished in
+// Remembered checks that what was answered DURABLE before an Open was sent is finished in
 // the positions of its Opened.
 func Remembered(t *Trace) error {
 	m := memory{final: map[place]*offset.Set{}, atOpen: map[int32]map[place]*offset.Set{}}
@@ -114,7 +114,7 @@ func (p Position) lacks(r offset.Range) (off int64, ok bool) {
 	return r.First, r.Len() > 0
 }
 
-// Monotone: what a stream is told of a partition never goes down, and is never
+// Monotone checks that what a stream is told of a partition never goes down, and is never
 // below what anyone was told before the stream was opened.
 func Monotone(t *Trace) error {
 	type key struct {
@@ -154,7 +154,7 @@ func (p Position) below(q Position) bool {
 	return p.Epoch < q.Epoch || (p.Epoch == q.Epoch && p.Next < q.Next)
 }
 
-// NoSkip: a position never lies above a record that exists, and never has one
+// NoSkip checks that a position never lies above a record that exists, and never has one
 // among its finished, unless an ack of it was sent before, or it is a dead
 // letter. It holds for subscribers without a filter and records that do not
 // expire.
@@ -244,7 +244,7 @@ func (s *skips) unseen(p place, r offset.Range) (off int64, ok bool) {
 	return 0, false
 }
 
-// BrokerAfterClient: the broker is told that a record is finished only after an
+// BrokerAfterClient checks that the broker is told that a record is finished only after an
 // ack of it was sent, and not while the last answer to it was a failure.
 func BrokerAfterClient(t *Trace) error {
 	type key struct {

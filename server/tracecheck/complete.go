@@ -13,7 +13,7 @@ var (
 	ErrBrokeOnce     = errors.New("an event is in the log twice")
 )
 
-// Complete: at the end of the trace every subscriber has got, or has as a dead
+// Complete checks that at the end of the trace every subscriber has got, or has as a dead
 // letter, each confirmed event that was first sent after its first Opened, and
 // each that lies at or above where that Opened told it to begin. Partitions
 // that a later Opened tells of for the first time count from their beginning.
@@ -106,7 +106,7 @@ func (s *wanting) wants(e *Event, sentAt int) bool {
 	return ours && (e.Offset >= start || sentAt > s.openedAt)
 }
 
-// Faithful: what is delivered was published before, and a partition has at an
+// Faithful checks that what is delivered was published before, and a partition has at an
 // offset what was confirmed or delivered there before, never another event.
 func Faithful(t *Trace) error {
 	type spot struct {
@@ -132,7 +132,7 @@ func Faithful(t *Trace) error {
 	})
 }
 
-// Once: an event that is published again because its first attempt was not
+// Once checks that an event that is published again because its first attempt was not
 // answered has one place in the log. It holds for repeats within the window in
 // which the log knows them.
 func Once(t *Trace) error {

@@ -28,7 +28,7 @@ func (l seen) follows(s *stream) bool { return l.stream == s || s.openedBy > l.a
 // lost tells whether the power was lost between l and what comes on stream s.
 func (l seen) lost(s *stream) bool { return l.stream != nil && l.stream.powers < s.powers }
 
-// Ordered: of each partition a stream gets first deliveries (attempt 1) in
+// Ordered checks that of each partition a stream gets first deliveries (attempt 1) in
 // offset order, and so does a subscriber of kind client over all its streams.
 // After a loss of power first deliveries may begin anew lower: what is below
 // the high mark is known only as far as it was synced.
@@ -60,7 +60,7 @@ func Ordered(t *Trace) error {
 	})
 }
 
-// AttemptsRise: each further delivery of a record to a subscriber has a higher
+// AttemptsRise checks that each further delivery of a record to a subscriber has a higher
 // attempt than all before it, and none has attempt 2 or more unless a stream of
 // the subscriber has ended before, or the record was given back. After a loss
 // of power a record that was delivered once may come as attempt 1 again: the
@@ -93,7 +93,7 @@ func AttemptsRise(t *Trace) error {
 	})
 }
 
-// UniqueIDs: no delivery id is ever used again, not after a restart either.
+// UniqueIDs checks that no delivery id is ever used again, not after a restart either.
 func UniqueIDs(t *Trace) error {
 	used := map[uint64]int{}
 	for i := range t.Events {
@@ -109,7 +109,7 @@ func UniqueIDs(t *Trace) error {
 	return nil
 }
 
-// Bounded: no record is delivered more often than MaxAttempts, none after it
+// Bounded checks that no record is delivered more often than MaxAttempts, none after it
 // became a dead letter and none becomes one twice; and what is neither acked
 // nor given back on a stream is within the stream's window.
 func Bounded(t *Trace) error {
@@ -166,7 +166,7 @@ func (b *bounds) answered(w *walk, e *Event) {
 	}
 }
 
-// Exclusive: a record of a share is in flight on one stream at a time.
+// Exclusive checks that a record of a share is in flight on one stream at a time.
 func Exclusive(t *Trace) error {
 	holder := map[record]*sent{}
 	return t.each(func(w *walk, e *Event) error {

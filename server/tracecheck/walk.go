@@ -89,7 +89,7 @@ func (w *walk) close(s *stream) {
 	}
 }
 
-// ErrMalformed: the trace is not one that clients can have recorded.
+// ErrMalformed says that the trace is not one that clients can have recorded.
 var ErrMalformed = errors.New("trace is malformed")
 
 // wellFormed sees that every event names streams and deliveries that there are.

@@ -90,7 +90,7 @@ func (l *loopStream) SendMsg(m any) error {
 func BenchmarkConsume(b *testing.B) {
 	b.Run("handler", func(b *testing.B) {
 		benchConsume(b, func(s *Stream, ctx context.Context) {
-			p := newPool(s, ctx, func(_ context.Context, d *Delivery) error {
+			p := newPool(ctx, s, func(_ context.Context, d *Delivery) error {
 				if _, ok := d.AttrBytes("type"); !ok {
 					b.Error("no type")
 				}

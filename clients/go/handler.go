@@ -41,7 +41,7 @@ func (c *Client) Subscribe(ctx context.Context, cfg SubscribeConfig, h Handler) 
 		return err
 	}
 	defer c.leave()
-	p := newPool(s, ctx, h)
+	p := newPool(ctx, s, h)
 	defer p.cancel()
 	p.start(s.cfg.Concurrency)
 	select {
@@ -61,7 +61,7 @@ type workers struct {
 	running sync.WaitGroup
 }
 
-func newPool(s *Stream, ctx context.Context, h Handler) *workers {
+func newPool(ctx context.Context, s *Stream, h Handler) *workers {
 	p := &workers{s: s, handler: h}
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return p

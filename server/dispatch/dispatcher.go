@@ -241,6 +241,7 @@ func (d *Dispatcher) freeBatch(b *storage.Batch) {
 
 func (d *Dispatcher) freeChunk(c *chunk) {
 	d.Metrics.WindowBytes.Add(-int64(c.size()))
+	c.wire.free()
 	d.freeBatch(c.batch)
 }
 

@@ -30,9 +30,6 @@ type encoder struct {
 	traces   []Traced
 	finished int  // records that were finished instead of sent
 	refused  bool // a record did not fit the stream's window
-
-	memo   memo
-	memoAt int
 }
 
 func (e *encoder) begin(p *part, a *attachment, slots int, room int64, now time.Time) {
@@ -42,10 +39,6 @@ func (e *encoder) begin(p *part, a *attachment, slots int, room int64, now time.
 	e.want = 0
 	e.causes = [delivery.Causes]int{}
 	e.traces = e.traces[:0]
-	e.memoAt = 0
-	if len(p.l.parts) > 1 {
-		e.memo.turn(p.m.NextNew())
-	}
 }
 
 // end gives the buffer back unless it was sent.
@@ -114,26 +107,37 @@ func (e *encoder) start(rec *storage.Record) {
 	e.head = len(*e.buf)
 }
 
-// append encodes a record. On an error the batch is as before.
-func (e *encoder) append(rec *storage.Record, attempt int32, opt frame.ProtoOptions) error {
+// append encodes record i of a chunk. On an error the batch is as before.
+func (e *encoder) append(c *chunk, i int, attempt int32, opt frame.ProtoOptions) error {
+	rec := &c.batch.Records[i]
 	if e.buf == nil {
 		e.start(rec)
 	}
-	if attempt == 1 && e.fromMemo(rec.Offset) {
-		return nil
-	}
+	shared := attempt == 1 && len(e.p.l.parts) > 1
 	before := len(*e.buf)
+	if shared {
+		if b, id := c.wire.get(i); b != nil {
+			*e.buf = append(*e.buf, b...)
+			e.appended(rec, before+id)
+			return nil
+		}
+	}
 	b, at, err := appendDelivery(*e.buf, rec.Offset, attempt, rec.Frame, opt)
 	*e.buf = b
 	if err != nil {
 		return err
 	}
-	e.offs = append(e.offs, rec.Offset)
-	e.idPos = append(e.idPos, int32(at))
-	if attempt == 1 && len(e.p.l.parts) > 1 {
-		e.memo.add(rec.Offset, b[before:], at-before)
+	e.appended(rec, at)
+	if shared {
+		e.p.l.grow(c.wire.put(i, c.batch, b[before:], at-before))
 	}
 	return nil
+}
+
+// appended notes a delivery whose id is to be written at a place in buf.
+func (e *encoder) appended(rec *storage.Record, id int) {
+	e.offs = append(e.offs, rec.Offset)
+	e.idPos = append(e.idPos, int32(id))
 }
 
 // undo takes the last record out again; before is bodyLen as it was, or 0.
@@ -149,60 +153,4 @@ func (e *encoder) messageLen(before int) int {
 	run := e.head + len(*e.buf) - max(before, e.head)
 	inner := 1 + protowire.SizeVarint(uint64(run)) + run
 	return 1 + protowire.SizeVarint(uint64(inner)) + inner
-}
-
-// memo keeps deliveries encoded last, for the other subscribers of the same
-// records: only the ids differ.
-type memo struct {
-	buf  []byte
-	recs []memoRec
-}
-
-type memoRec struct {
-	off      int64
-	from, to int32 // in buf
-	id       int32 // of the eight bytes, from `from`
-}
-
-const (
-	memoTurn = turnBatches * batchBytes // what one part takes in a turn
-	memoMax  = 2*memoTurn + batchBytes
-)
-
-// turn makes room when a new stretch of records begins at next.
-func (m *memo) turn(next int64) {
-	n := len(m.recs)
-	if n > 0 && len(m.buf) >= memoTurn && next > m.recs[n-1].off {
-		m.buf, m.recs = m.buf[:0], m.recs[:0]
-	}
-}
-
-// add remembers the encoding of a record that follows those remembered.
-func (m *memo) add(off int64, b []byte, id int) {
-	n := len(m.recs)
-	if n > 0 && off <= m.recs[n-1].off || len(b) > batchBytes {
-		return
-	}
-	if len(m.buf)+len(b) > memoMax {
-		m.buf, m.recs = m.buf[:0], m.recs[:0]
-	}
-	from := len(m.buf)
-	m.buf = append(m.buf, b...)
-	m.recs = append(m.recs, memoRec{off, int32(from), int32(len(m.buf)), int32(id)})
-}
-
-// fromMemo copies the encoding of a record out of the memo, if it is there.
-func (e *encoder) fromMemo(off int64) bool {
-	recs := e.memo.recs
-	for e.memoAt < len(recs) && recs[e.memoAt].off < off {
-		e.memoAt++
-	}
-	if e.memoAt == len(recs) || recs[e.memoAt].off != off {
-		return false
-	}
-	r := recs[e.memoAt]
-	e.idPos = append(e.idPos, int32(len(*e.buf))+r.id)
-	e.offs = append(e.offs, off)
-	*e.buf = append(*e.buf, e.memo.buf[r.from:r.to]...)
-	return true
 }

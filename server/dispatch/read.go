@@ -226,6 +226,14 @@ func (l *loop) arrived(f *fetched, now time.Time) {
 	l.feed()
 }
 
+// grow counts memory that a chunk of the window has taken since it was inserted.
+func (l *loop) grow(bytes int) {
+	if bytes > 0 {
+		l.cache.bytes += bytes
+		l.d.Metrics.WindowBytes.Add(int64(bytes))
+	}
+}
+
 func (l *loop) takeChunk(f *fetched, tail bool) {
 	b := f.batch
 	start := f.req.Start

@@ -180,7 +180,7 @@ func (l *loop) fillRetries(p *part, items []delivery.Item) progress {
 			continue
 		}
 		n, cause := len(e.offs), p.m.Cause(it.Offset)
-		if !l.encode(p, rec, it.Attempt) {
+		if !l.encode(p, c, at, it.Attempt) {
 			break
 		}
 		if it.Attempt > 1 && len(e.offs) > n {
@@ -212,7 +212,7 @@ func (l *loop) fillNew(p *part) progress {
 			e.expect(recs[from:])
 		}
 		for i := from; i < len(recs); i++ {
-			if stop := l.offer(p, &recs[i], c.expired(i, e.now), c.foreign(i, p.sub)); stop {
+			if stop := l.offer(p, c, i); stop {
 				return nothing
 			}
 		}
@@ -223,13 +223,15 @@ func (l *loop) fillNew(p *part) progress {
 	}
 }
 
-// offer offers one record and encodes it if it may go; stop ends the batch.
-func (l *loop) offer(p *part, rec *storage.Record, expired, foreign bool) (stop bool) {
-	e := &l.enc
+// offer offers record i of a chunk and encodes it if it may go; stop ends the
+// batch.
+func (l *loop) offer(p *part, c *chunk, i int) (stop bool) {
+	e, rec := &l.enc, &c.batch.Records[i]
 	if e.full() {
 		return true
 	}
-	skip := expired || foreign || !p.sub.matches(rec)
+	expired := c.expired(i, e.now)
+	skip := expired || c.foreign(i, p.sub) || !p.sub.matches(rec)
 	if !skip && !e.fits(rec) {
 		if len(e.offs) > 0 {
 			return true
@@ -254,19 +256,19 @@ func (l *loop) offer(p *part, rec *storage.Record, expired, foreign bool) (stop 
 		}
 		return false
 	}
-	return !l.encode(p, rec, 1)
+	return !l.encode(p, c, i, 1)
 }
 
-// encode puts one record into the batch. A frame too large for the client, or
-// damaged, becomes a dead letter instead.
-func (l *loop) encode(p *part, rec *storage.Record, attempt int32) bool {
-	e := &l.enc
+// encode puts record i of a chunk into the batch. A frame too large for the
+// client, or damaged, becomes a dead letter instead.
+func (l *loop) encode(p *part, c *chunk, i int, attempt int32) bool {
+	e, rec := &l.enc, &c.batch.Records[i]
 	if !e.fits(rec) && (len(e.offs) > 0 || !e.widen(rec)) {
 		e.refused = len(e.offs) == 0
 		return false
 	}
 	before := e.bodyLen()
-	if err := e.append(rec, attempt, l.t.protoOptions); err != nil {
+	if err := e.append(c, i, attempt, l.t.protoOptions); err != nil {
 		p.m.Kill(rec.Offset, "DAMAGED", err.Error())
 		l.touch(p)
 		return true

@@ -15,6 +15,7 @@ type chunk struct {
 	expires     []int64  // when each record expires, ms since 1970; 0: never; nil: none does
 	to          []string // whom each record is addressed to; "": all; nil: all are
 	used        uint64   // the cache's clock when it was last read
+	wire        encodings
 }
 
 // foreign tells whether record i is addressed to another subscriber.
@@ -27,8 +28,8 @@ func (c *chunk) expired(i int, now time.Time) bool {
 	return c.expires != nil && c.expires[i] != 0 && now.UnixMilli() >= c.expires[i]
 }
 
-// size is the memory of the chunk's records.
-func (c *chunk) size() int { return cap(c.batch.Buf) }
+// size is the memory of the chunk's records, encoded ones included.
+func (c *chunk) size() int { return cap(c.batch.Buf) + c.wire.size() }
 
 // index is the place of the first record at or above off.
 func (c *chunk) index(off int64) int {

@@ -41,7 +41,7 @@ func (s *Stream) Start(sink Sink, ended func(error)) {
 func (s *Stream) write() {
 	for {
 		s.writer.Store(writerBusy)
-		if err, ended := s.writeAll(); ended {
+		if ended, err := s.writeAll(); ended {
 			close(s.done)
 			s.ended(err)
 			return // it stays busy: no other begins
@@ -53,7 +53,7 @@ func (s *Stream) write() {
 }
 
 // writeAll writes all there is; ended tells that nothing will follow.
-func (s *Stream) writeAll() (err error, ended bool) {
+func (s *Stream) writeAll() (ended bool, err error) {
 	for {
 		more, ended := s.takeWork(&s.work)
 		err := s.work.send(s, s.sink)
@@ -62,11 +62,11 @@ func (s *Stream) writeAll() (err error, ended bool) {
 		case err != nil:
 			s.fail(err)
 			s.drop()
-			return err, true
+			return true, err
 		case ended && !more:
-			return s.Err(), true
+			return true, s.Err()
 		case !more:
-			return nil, false
+			return false, nil
 		}
 	}
 }

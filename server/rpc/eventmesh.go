@@ -46,7 +46,7 @@ func (e *EventMesh) Register(s grpc.ServiceRegistrar) {
 	s.RegisterService(&desc, e)
 }
 
-func publishHandler(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+func publishHandler(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // the signature is that of grpc.MethodDesc
 	in := new(rawIn)
 	if err := dec(in); err != nil {
 		return nil, err

@@ -244,8 +244,8 @@ func (mu mutant) harness() Harness {
 			TopicID: true, AutoCreate: true, AnyName: true, DedupWindow: memory.DefaultDedupWindow,
 		},
 		Open:        func(T) storage.Backend { return mu.wrap(memory.New(opts)) },
-		Reopen:      func(_ T, b storage.Backend) storage.Backend { return mu.wrap(b.(*broken).Backend.Reopen()) },
-		CrashReopen: func(_ T, b storage.Backend) storage.Backend { return mu.wrap(b.(*broken).Backend.Crash()) },
+		Reopen:      func(_ T, b storage.Backend) storage.Backend { return mu.wrap(b.(*broken).Reopen()) },
+		CrashReopen: func(_ T, b storage.Backend) storage.Backend { return mu.wrap(b.(*broken).Crash()) },
 		AppendAt: func(t T, b storage.Backend, topic string, frame []byte, at time.Time) {
 			fixed.Store(at.UnixMilli())
 			defer fixed.Store(0)

@@ -329,7 +329,7 @@ func (mu popMutant) harness() PopHarness {
 		Another: func(_ T, b storage.Backend) storage.Backend {
 			return wrapPop(popMutant{}, b.(*brokenPop).Broker().Open())
 		},
-		CrashReopen: func(_ T, b storage.Backend) storage.Backend { return wrapPop(mu, b.(*brokenPop).Backend.Crash()) },
+		CrashReopen: func(_ T, b storage.Backend) storage.Backend { return wrapPop(mu, b.(*brokenPop).Crash()) },
 		Advance: func(_ T, b storage.Backend, d time.Duration) {
 			ahead.Add(int64(d))
 			b.(*brokenPop).Broker().Wake()

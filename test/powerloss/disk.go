@@ -43,7 +43,7 @@ func newDisk(root string) (*disk, error) {
 }
 
 func inodeOf(info fs.FileInfo) inode {
-	return inode(info.Sys().(*syscall.Stat_t).Ino) //nolint:errcheck,forcetypeassert // so on Linux
+	return inode(info.Sys().(*syscall.Stat_t).Ino) // so on Linux
 }
 
 // empty is a disk with nothing on it.

@@ -279,7 +279,7 @@ type LimitsConfig struct {
 	// counted. More are RESOURCE_EXHAUSTED. Default 0: no bound.
 	CallsPerSecond float64 `key:"calls-per-second"`
 	// ResetsPerSecond is how many resets of positions are done in a second,
-	// with a burst of twice as many. More are RESOURCE_EXHAUSTED. Default 10. 0:
+	// with a burst of twice as many. More are RESOURCE_EXHAUSTED. Default 100. 0:
 	// no bound.
 	ResetsPerSecond float64 `key:"resets-per-second"`
 }
@@ -328,7 +328,7 @@ func Defaults() Config {
 		Subscriber: SubscriberConfig{Expiry: 14 * 24 * time.Hour},
 		Limits: LimitsConfig{
 			Streams: 20_000, SubscriptionsPerStream: 1000,
-			PublishBytes: 64 * MiB, PublishEvents: 10_000, ResetsPerSecond: 10,
+			PublishBytes: 64 * MiB, PublishEvents: 10_000, ResetsPerSecond: 100,
 		},
 		Log:       LogConfig{Level: "info", Format: "text"},
 		Keepalive: KeepaliveConfig{Time: 20 * time.Second, Timeout: 10 * time.Second},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -10,11 +11,15 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/ackmesh/ackmesh/server"
 	"github.com/ackmesh/ackmesh/server/auth"
@@ -178,7 +183,7 @@ func (x *access) dialOptions(addr string) ([]grpc.DialOption, error) {
 	if cfg != nil {
 		creds = credentials.NewTLS(cfg)
 	}
-	opts := []grpc.DialOption{grpc.WithTransportCredentials(creds)}
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(creds), grpc.WithUnaryInterceptor(waitForTurn)}
 	token, err := x.shown(addr)
 	if err != nil {
 		return nil, err
@@ -187,4 +192,41 @@ func (x *access) dialOptions(addr string) ([]grpc.DialOption, error) {
 		opts = append(opts, grpc.WithPerRPCCredentials(auth.Bearer{Token: token, Plaintext: cfg == nil}))
 	}
 	return opts, nil
+}
+
+// waitForTurn makes a call again that was too much for the server's rate, after
+// the wait that it asks for.
+func waitForTurn(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	var refused error
+	for {
+		err := call(ctx, method, req, reply, cc, opts...)
+		wait, ok := retryDelay(err)
+		switch {
+		case ok:
+			refused = err
+		case err != nil && ctx.Err() != nil && refused != nil:
+			return refused // says more than that time is up
+		default:
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// retryDelay is how long a server that refuses a call for its rate asks to wait.
+func retryDelay(err error) (time.Duration, bool) {
+	st := status.Convert(err)
+	if st.Code() != codes.ResourceExhausted {
+		return 0, false
+	}
+	for _, detail := range st.Details() {
+		if r, ok := detail.(*errdetails.RetryInfo); ok && r.GetRetryDelay() != nil {
+			return r.GetRetryDelay().AsDuration(), true
+		}
+	}
+	return 0, false
 }

@@ -172,6 +172,18 @@ func TestWhichToken(t *testing.T) {
 	}
 }
 
+// TestWaitsForItsTurn: a command whose calls are too much for the server's rate
+// goes on when it may.
+func TestWaitsForItsTurn(t *testing.T) {
+	m := startMesh(t, t.TempDir(), "--storage", "memory", "--limits.resets-per-second", "20")
+	m.run(t, "subscribe", "--topic", "t", "--client", "c", "--idle-exit", "1ms").want(t, exitOK)
+	saved := m.run(t, "offsets", "export")
+	saved.want(t, exitOK, "client/c")
+	path := save(t, "saved", strings.Repeat(saved.out, 12)) // 48 positions, of which 40 go at once
+	m.run(t, "offsets", "import", path).want(t, exitOK, "48 positions were set")
+	m.run(t, "offsets", "import", path, "--timeout", "100ms").want(t, exitFailed, "RESOURCE_EXHAUSTED", "20 resets a second")
+}
+
 func TestBadTLSFlags(t *testing.T) {
 	cert, _ := certificate(t)
 	none := save(t, "none", "none")

@@ -14,7 +14,7 @@ import (
 
 // batchBytes is where a batch ends: small enough that a message of it stays
 // within the transport's 32 KiB buffers.
-const batchBytes = 24 << 10
+const batchBytes = 28<<10 - 128
 
 // batchBuffer is the buffer a batch is encoded into.
 const batchBuffer = 32 << 10

@@ -168,7 +168,7 @@ func (k *killer) await(ctx context.Context, cond func(traffic.Counts) bool) {
 		return over || cond(c)
 	})
 	if err != nil || over {
-		k.t.Fatalf("the server makes no progress (%v), or all is published (%t): %+v\n%s", err, over, k.run.Counts(), k.srv.Log())
+		k.t.Fatalf("the server makes no progress (%v), or all is published (%t): %+v\n%s", err, over, k.run.Counts(), k.srv.Stuck())
 	}
 }
 
@@ -234,22 +234,6 @@ func verify(t *testing.T, tr *tracecheck.Trace) {
 	}
 	t.Logf("%d events in the trace", len(tr.Events))
 	if err := tracecheck.Check(tr); err != nil {
-		t.Errorf("%v\nthe trace: %s", err, keep(t, tr))
+		t.Errorf("%v\nthe trace: %s", err, traffic.Keep(t, tr))
 	}
-}
-
-// keep writes the trace to where artifacts go.
-func keep(t *testing.T, tr *tracecheck.Trace) string {
-	t.Helper()
-	f, err := os.CreateTemp(t.ArtifactDir(), "trace-*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tr.Write(f); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return f.Name()
 }

@@ -82,8 +82,12 @@ func lose(t *testing.T, losses, events int, args ...string) error {
 	for _, c := range tracecheck.Cuts(m.run.Rec.Trace()) {
 		t.Log(c)
 	}
-	t.Logf("%d events in the trace", len(m.run.Rec.Trace().Events))
-	return errors.Join(broken, tracecheck.Check(m.run.Rec.Trace()))
+	tr := m.run.Rec.Trace()
+	t.Logf("%d events in the trace", len(tr.Events))
+	if err := errors.Join(broken, tracecheck.Check(tr)); err != nil {
+		return fmt.Errorf("%w\nthe trace: %s", err, traffic.Keep(t, tr))
+	}
+	return nil
 }
 
 // live publishes, loses power and lets everything be delivered and acked.
@@ -139,7 +143,7 @@ func (m *machine) lose(ctx context.Context, published int, torn bool) error {
 	defer cancel()
 	err := m.run.Await(ctx, func(c traffic.Counts) bool { return c.Published >= published && c.Acks > 0 && c.Publishes > 0 })
 	if err != nil {
-		return fmt.Errorf("the server makes no progress: %w: %+v\n%s", err, m.run.Counts(), m.srv.Log())
+		return fmt.Errorf("the server makes no progress: %w: %+v\n%s", err, m.run.Counts(), m.srv.Stuck())
 	}
 	m.run.Down(tracecheck.PowerLost)
 	if err := m.m.Off(torn, m.rnd.Uint64()); err != nil {

@@ -62,13 +62,13 @@ func trace(argv []string, job string) error {
 	return err
 }
 
-// obey waits for the order to cut the power. SIGTERM is passed on.
+// obey waits for the order to cut the power. SIGTERM and SIGQUIT are passed on.
 func (t *tracer) obey() {
-	term := make(chan os.Signal, 1)
-	signal.Notify(term, syscall.SIGTERM)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGQUIT)
 	go func() {
-		for range term {
-			_ = syscall.Kill(t.pid, syscall.SIGTERM) // it may have ended
+		for s := range signals {
+			_ = syscall.Kill(t.pid, s.(syscall.Signal)) //nolint:errcheck,forcetypeassert // so on Linux; it may have ended
 		}
 	}()
 	o, err := readOrder(os.NewFile(3, "orders"))
@@ -101,6 +101,7 @@ func (t *tracer) run() (unix.WaitStatus, error) {
 			return ws, fmt.Errorf("wait: %w", err)
 		case ws.Exited() || ws.Signaled():
 			delete(t.pending, tid)
+			delete(t.known, tid)
 			if tid == t.pid {
 				return ws, nil
 			}

@@ -286,12 +286,26 @@ func (s *Server) Wait(patience time.Duration) int {
 	select {
 	case <-s.ended:
 	case <-timer.C:
-		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines, for the log
-		<-s.ended
-		s.t.Fatalf("the server has not ended within %v:\n%s", patience, s.Log())
+		s.t.Fatalf("the server has not ended within %v:\n%s", patience, s.Stuck())
 	}
 	s.Check()
 	return s.cmd.ProcessState.ExitCode()
+}
+
+// Stuck ends a server that makes no progress and returns what it has printed,
+// with the stacks of its goroutines.
+func (s *Server) Stuck() string {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		s.t.Logf("SIGQUIT: %v", err)
+	}
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	select {
+	case <-s.ended:
+	case <-timer.C:
+	}
+	return s.Log()
 }
 
 // Ended is closed when the process has ended.

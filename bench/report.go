@@ -181,14 +181,14 @@ func targetOf(name, phase string) (target, bool) {
 }
 
 func (r *report) table(out io.Writer) {
-	say(out, "\nMedians of %d rounds; CPU is the server's, in µs per event; the ratio is the median of the rounds' own.\n\n", r.Rounds)
+	say(out, "\nMedians of %d rounds; CPU is in µs per event, of the server and of the clients; the ratio is the median of the rounds' own.\n\n", r.Rounds)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	say(t, "measurement\tphase\tsystem\tevents/s\tratio\tp50 ms\tp99 ms\tCPU µs\tpeak MB\ttarget\n")
+	say(t, "measurement\tphase\tsystem\tevents/s\tratio\tp50 ms\tp99 ms\tserver µs\tclient µs\tpeak MB\ttarget\n")
 	for _, w := range r.Measurements {
 		for _, sys := range []string{nameMesh, nameNATS} {
 			if s := w.Systems[sys]; s != nil {
-				say(t, "%s\t%s\t%s\t%.0f\t%s\t%s\t%s\t%s\t%.0f\t%s\n", w.Scenario, w.Phase, sys, s.Rate,
-					w.ratioText(sys), figure(s.P50), figure(s.P99), figure(s.CPU), float64(s.PeakRSS)/1e6, w.targetText(sys))
+				say(t, "%s\t%s\t%s\t%.0f\t%s\t%s\t%s\t%s\t%s\t%.0f\t%s\n", w.Scenario, w.Phase, sys, s.Rate,
+					w.ratioText(sys), figure(s.P50), figure(s.P99), figure(s.CPU), figure(s.Client), float64(s.PeakRSS)/1e6, w.targetText(sys))
 			}
 		}
 	}

@@ -68,7 +68,7 @@ func (t *tracer) obey() {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGQUIT)
 	go func() {
 		for s := range signals {
-			_ = syscall.Kill(t.pid, s.(syscall.Signal)) //nolint:errcheck,forcetypeassert // so on Linux; it may have ended
+			_ = syscall.Kill(t.pid, s.(syscall.Signal)) // so on Linux; it may have ended
 		}
 	}()
 	o, err := readOrder(os.NewFile(3, "orders"))

@@ -12,7 +12,7 @@ import (
 const (
 	DefaultMaxBatchEvents   = 64
 	DefaultMaxBatchBytes    = 48 << 10
-	DefaultMaxInFlightBytes = 16 << 20
+	DefaultMaxInFlightBytes = 4 << 20
 	DefaultPublishTimeout   = time.Minute
 )
 
@@ -23,7 +23,9 @@ type PublishConfig struct {
 	// batch while the connection is idle.
 	MaxBatchEvents, MaxBatchBytes int
 	// MaxInFlightBytes bounds the events taken and not answered, at least 1. At the
-	// limit publishing blocks. A single larger event counts as that many.
+	// limit publishing blocks. A single larger event counts as that many. The
+	// default keeps a server near by busy; more helps where the answer takes longer
+	// than about 20 ms, and else only makes the answers later.
 	MaxInFlightBytes int64
 	// Timeout is how long an event is tried, over reconnects and repeated sends,
 	// before its Result tells an error and its fate is open. Keep it below the

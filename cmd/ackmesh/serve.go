@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -70,8 +71,16 @@ func (a *app) serve(cmd *cobra.Command, cfg server.Config) error {
 		return fmt.Errorf("cannot start: %w", err)
 	}
 	defer a.reloadOnHangup(srv)()
+	if a.getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	return srv.Run(cmd.Context())
 }
+
+// gcPercent is how far the heap grows between two collections, unless GOGC says
+// it. A server under load makes little garbage, so that Go's own 100 is no
+// faster; with ten thousand idle streams it costs a hundred megabytes.
+const gcPercent = 50
 
 // reloadOnHangup has a server reload with each SIGHUP, until stop is called.
 func (a *app) reloadOnHangup(srv runner) (stop func()) {

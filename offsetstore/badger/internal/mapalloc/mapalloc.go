@@ -1,4 +1,5 @@
-// Package mapalloc gives Badger's files their space before they are mapped.
+// Package mapalloc gives Badger's files their space before they are mapped, and
+// its tables a name that is durable.
 //
 // Badger makes a file by truncating it to its size, maps it and copies into the
 // mapping. A truncated file has no space yet: where the disk has none left, the
@@ -7,6 +8,12 @@
 // v4.9.6 that cannot make one of its tables goes on without it
 // (levelsController.subcompact), and what was in it is lost. So the mapping
 // waits until there is space.
+//
+// When Badger has flushed a table of recent writes, it syncs the new table and
+// then writes its name into the MANIFEST, which it syncs too; but it does not
+// sync the directory that the name is in. After a loss of power at that moment
+// the MANIFEST names a table that is not there, and the store does not open. So
+// the directory is synced when a table is mapped, before it is filled.
 //
 // Badger maps through golang.org/x/sys/unix, which keeps the system call in a
 // variable. This package puts itself in front of it, once for the process, and
@@ -70,5 +77,7 @@ func of(path string) *Watch {
 
 // waits tells whether a file without space is waited for.
 func (w *Watch) waits(path string) bool {
-	return w.opened.Load() || filepath.Ext(path) == ".sst"
+	return w.opened.Load() || isTable(path)
 }
+
+func isTable(path string) bool { return filepath.Ext(path) == ".sst" }

@@ -46,7 +46,11 @@ func allocate(fd int, offset, length int64) error {
 	}
 	for told := false; ; {
 		err := fallocate(fd, offset, length)
-		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) || !w.waits(path) {
+		if err == nil && isTable(path) {
+			if err = syncDir(w.dir); err == nil {
+				return nil
+			}
+		} else if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) || !w.waits(path) {
 			return err
 		}
 		if !told {
@@ -55,6 +59,15 @@ func allocate(fd int, offset, length int64) error {
 		}
 		<-time.After(retryEvery)
 	}
+}
+
+// syncDir makes the names in a directory durable. A variable, for tests.
+var syncDir = func(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // retryEvery is the time between two looks for space.

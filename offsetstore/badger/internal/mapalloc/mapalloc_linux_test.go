@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -77,6 +78,37 @@ func TestWatchedMapsAreAllocated(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestTablesHaveDurableNames: the directory is synced after a table's name is in
+// it and before the table is mapped; a sync that fails is made again.
+func TestTablesHaveDurableNames(t *testing.T) {
+	dir := t.TempDir()
+	waits := 0
+	watch(t, dir, func(string, error) { waits++ })
+	plain := syncDir
+	t.Cleanup(func() { syncDir = plain })
+	var synced []string
+	failures := 2
+	syncDir = func(d string) error {
+		if failures > 0 {
+			failures--
+			return errors.New("no luck")
+		}
+		files, err := filepath.Glob(filepath.Join(d, "*"))
+		for _, f := range files {
+			synced = append(synced, filepath.Base(f))
+		}
+		return err
+	}
+	for _, name := range []string{"1.mem", "2.sst"} {
+		if err := mapShared(t, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"1.mem", "2.sst"}; !slices.Equal(synced, want) || waits != 1 {
+		t.Errorf("synced are the names %v, not %v, after %d waits", synced, want, waits)
 	}
 }
 

@@ -172,6 +172,13 @@ func (r *Recorder) Trace() *Trace {
 	return &Trace{MaxAttempts: r.trace.MaxAttempts, Events: r.trace.Events[:n:n]}
 }
 
+// Len is how many events were recorded up to now.
+func (r *Recorder) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.trace.Events)
+}
+
 // Add records events, in order and with nothing between them.
 func (r *Recorder) Add(events ...Event) {
 	r.mu.Lock()

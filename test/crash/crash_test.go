@@ -59,8 +59,11 @@ func TestCrash(t *testing.T) {
 		await(ctx, t, ch, "publishers")
 	}
 	run.Drain()
-	drained(ctx, t, srv)
-	noDeadLetters(ctx, t, srv)
+	admin := pb.NewAdminClient(srv.DialAdmin())
+	if err := traffic.AwaitFinished(ctx, admin, time.Minute, mainTopic, sideTopic); err != nil {
+		t.Fatalf("%v\n%s", err, srv.Stuck())
+	}
+	noDeadLetters(ctx, t, admin)
 	run.Stop()
 	srv.Term(20 * time.Second)
 	verify(t, run.Rec.Trace())
@@ -160,10 +163,8 @@ func (k *killer) probe(ctx context.Context) {
 
 func (k *killer) await(ctx context.Context, cond func(traffic.Counts) bool) {
 	k.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
 	over := false
-	err := k.run.Await(ctx, func(c traffic.Counts) bool {
+	err := k.run.AwaitOrStuck(ctx, time.Minute, func(c traffic.Counts) bool {
 		over = c.Published == events
 		return over || cond(c)
 	})
@@ -172,40 +173,10 @@ func (k *killer) await(ctx context.Context, cond func(traffic.Counts) bool) {
 	}
 }
 
-// drained waits until every subscriber has finished everything.
-func drained(ctx context.Context, t *testing.T, srv *process.Server) {
-	t.Helper()
-	admin := pb.NewAdminClient(srv.DialAdmin())
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	var lag int64
-	for range 2400 {
-		lag = 0
-		for _, topic := range []string{mainTopic, sideTopic} {
-			res, err := admin.GetOffsets(ctx, &pb.GetOffsetsRequest{Topic: topic})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, o := range res.GetOffsets() {
-				lag += o.GetMaxOffset() - o.GetPosition()
-			}
-		}
-		if lag == 0 {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatal(ctx.Err())
-		}
-	}
-	t.Fatalf("%d records are not finished:\n%s", lag, srv.Log())
-}
-
 // noDeadLetters sees that no record was given up for its neighbours' crashes.
-func noDeadLetters(ctx context.Context, t *testing.T, srv *process.Server) {
+func noDeadLetters(ctx context.Context, t *testing.T, admin pb.AdminClient) {
 	t.Helper()
-	res, err := pb.NewAdminClient(srv.DialAdmin()).ListTopics(ctx, &pb.ListTopicsRequest{Prefix: mainTopic + "_DLQ"})
+	res, err := admin.ListTopics(ctx, &pb.ListTopicsRequest{Prefix: mainTopic + "_DLQ"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (m *machine) live(ctx context.Context, losses, events int) error {
 		return fmt.Errorf("not all is published: %+v", m.run.Counts())
 	}
 	m.run.Drain()
-	return m.drain(ctx)
+	return traffic.AwaitFinished(ctx, pb.NewAdminClient(m.srv.DialAdmin()), time.Minute, "t")
 }
 
 func seed(t *testing.T) uint64 {
@@ -139,9 +139,7 @@ func (m *machine) up() error {
 // lose cuts the power at about so many events.
 func (m *machine) lose(ctx context.Context, published int, torn bool) error {
 	published -= m.rnd.IntN(100)
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	err := m.run.Await(ctx, func(c traffic.Counts) bool { return c.Published >= published && c.Acks > 0 && c.Publishes > 0 })
+	err := m.run.AwaitOrStuck(ctx, 30*time.Second, func(c traffic.Counts) bool { return c.Published >= published && c.Acks > 0 && c.Publishes > 0 })
 	if err != nil {
 		return fmt.Errorf("the server makes no progress: %w: %+v\n%s", err, m.run.Counts(), m.srv.Stuck())
 	}
@@ -155,31 +153,4 @@ func (m *machine) lose(ctx context.Context, published int, torn bool) error {
 		m.t.Fatalf("streams of a dead server have not ended: %v", err)
 	}
 	return m.up()
-}
-
-// drain waits until every subscriber has finished everything.
-func (m *machine) drain(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	admin := pb.NewAdminClient(m.srv.DialAdmin())
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		res, err := admin.GetOffsets(ctx, &pb.GetOffsetsRequest{Topic: "t"})
-		if err != nil {
-			return fmt.Errorf("offsets: %w", err)
-		}
-		lag := int64(0)
-		for _, o := range res.GetOffsets() {
-			lag += o.GetMaxOffset() - o.GetPosition()
-		}
-		if lag == 0 {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%d records are not finished:\n%s", lag, m.srv.Log())
-		}
-	}
 }

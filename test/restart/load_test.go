@@ -32,9 +32,7 @@ func load(ctx context.Context, t *testing.T, m *mesh, events int) (run *traffic.
 // reached waits until so many events are published and acks are under way.
 func reached(ctx context.Context, t *testing.T, m *mesh, run *traffic.Run, published int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := run.Await(ctx, func(c traffic.Counts) bool { return c.Published >= published && c.Acks > 0 }); err != nil {
+	if err := run.AwaitOrStuck(ctx, time.Minute, func(c traffic.Counts) bool { return c.Published >= published && c.Acks > 0 }); err != nil {
 		t.Fatalf("no progress: %v: %+v\n%s", err, run.Counts(), m.Log())
 	}
 }
@@ -47,14 +45,11 @@ func finished(ctx context.Context, t *testing.T, m *mesh, run *traffic.Run, done
 	case <-ctx.Done():
 		t.Fatalf("not all is published: %+v\n%s", run.Counts(), m.Log())
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for m.position("t", "client/c") < events {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("the position is %d, not %d\n%s", m.position("t", "client/c"), events, m.Log())
-		}
+	if err := traffic.AwaitFinished(ctx, m.admin, time.Minute, "t"); err != nil {
+		t.Fatalf("%v\n%s", err, m.Stuck())
+	}
+	if n := m.position("t", "client/c"); n != events {
+		t.Fatalf("the position is %d, not %d", n, events)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -56,6 +57,20 @@ func (r *Run) rand(client string) *rand.Rand {
 // Await waits until cond holds for what is under way.
 func (r *Run) Await(ctx context.Context, cond func(Counts) bool) error {
 	return r.state.await(ctx, func() bool { return cond(r.state.counts) })
+}
+
+// AwaitOrStuck is Await that fails when nothing at all has happened for
+// patience: a busy machine makes a test slow, not wrong.
+func (r *Run) AwaitOrStuck(ctx context.Context, patience time.Duration, cond func(Counts) bool) error {
+	for {
+		before := r.Rec.Len()
+		some, cancel := context.WithTimeout(ctx, patience)
+		err := r.Await(some, cond)
+		cancel()
+		if err == nil || ctx.Err() != nil || r.Rec.Len() == before {
+			return err
+		}
+	}
 }
 
 // Counts is what is under way now.

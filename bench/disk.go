@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 )
 
@@ -21,7 +20,7 @@ func syncTimes(dir string) (p50, p99 time.Duration, err error) {
 	took := make([]time.Duration, 0, writes)
 	block := make([]byte, 4<<10)
 	// Allocated first, as a log does: what is measured is the data's way.
-	if err := syscall.Fallocate(int(f.Fd()), 0, 0, writes*int64(len(block))); err != nil {
+	if err := allocate(f, writes*int64(len(block))); err != nil {
 		return 0, 0, err
 	}
 	for i := range writes {
@@ -29,7 +28,7 @@ func syncTimes(dir string) (p50, p99 time.Duration, err error) {
 		if _, err := f.WriteAt(block, int64(i*len(block))); err != nil {
 			return 0, 0, err
 		}
-		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
+		if err := syncData(f); err != nil {
 			return 0, 0, err
 		}
 		took = append(took, time.Since(began))

@@ -37,12 +37,6 @@ const (
 // errInOrder: a server ended as if it had been asked to.
 var errInOrder = errors.New("it ended in order, unasked")
 
-// dieWithParent makes the kernel end a process with this one, however this one
-// ends.
-func dieWithParent(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-}
-
 // start starts a server. The signal of dieWithParent comes when the thread ends
 // that has started the process, so the waiting goroutine keeps its thread.
 func start(cmd *exec.Cmd) (*process, error) {

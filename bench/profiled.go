@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"sync"
 
@@ -22,6 +23,7 @@ func serveProfiled(ctx context.Context, args []string) (err error) {
 	if len(args) == 0 {
 		return errors.New("no file for the profile")
 	}
+	debug.SetGCPercent(50) // as `ackmesh serve` does
 	cfg := server.Defaults()
 	fs := flag.NewFlagSet(cmdServe, flag.ContinueOnError)
 	fs.StringVar(&cfg.Data, "data", "", "")

@@ -62,7 +62,7 @@ func (s *scenario) spec(o options) load.Spec {
 	switch s.kind {
 	case load.Idle:
 		spec.PerConnection = 10
-		spec.Connections = s.clients / spec.PerConnection
+		spec.Connections, spec.Settle = s.clients/spec.PerConnection, 5*time.Second
 	case load.FanOut:
 		spec.Window = 2048 // each counts a hundred times
 		spec.Warmup = max(o.warmup, 2*time.Second)

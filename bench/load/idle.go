@@ -11,10 +11,6 @@ import (
 // openers is how many connections are opened at once.
 const openers = 16
 
-// settle is how long idle subscriptions are left alone before the memory is
-// read.
-const settle = 5 * time.Second
-
 // idle opens many subscriptions, each a stream of its own, and reads the
 // server's memory; then one event for each topic shows that all of them live.
 func (r *run) idle() error {
@@ -34,7 +30,7 @@ func (r *run) idle() error {
 	open := Phase{Name: "open", Events: streams, Seconds: time.Since(began).Seconds()}
 	open.Rate = float64(streams) / open.Seconds
 	r.result.Phases = append(r.result.Phases, open)
-	if err := r.measure("idle", settle, func() int64 { return 0 }, func() *Histogram { return &Histogram{} }); err != nil {
+	if err := r.measure("idle", r.spec.Settle, func() int64 { return 0 }, func() *Histogram { return &Histogram{} }); err != nil {
 		return err
 	}
 	return r.wakeIdle(topics, streams, &got)

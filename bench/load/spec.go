@@ -41,8 +41,10 @@ type Spec struct {
 	Window int
 	// IdleRate is how many events a second count as idle.
 	IdleRate float64
-	// Connections and PerConnection are what Idle opens.
+	// Connections and PerConnection are what Idle opens; Settle is how long it then
+	// leaves the server alone before the memory is read.
 	Connections, PerConnection int
+	Settle                     time.Duration
 }
 
 // Result is what a load has measured.
@@ -55,21 +57,24 @@ type Result struct {
 
 // Phase is one measurement.
 type Phase struct {
-	Name    string
-	Events  int64
-	Seconds float64
-	// Rate is events a second; with FanOut and LOAD deliveries a second.
-	Rate float64
+	Name    string  `json:"name"`
+	Events  int64   `json:"events"`
+	Seconds float64 `json:"seconds"`
+	// Rate is events a second; with FanOut and Idle deliveries a second.
+	Rate float64 `json:"events_per_second"`
 	// Latency is from publishing to the handler, or, with Publish, to the answer.
-	Latency Latency
+	Latency Latency `json:"latency"`
 	// ServerCPU and ClientCPU are µs of CPU time per event.
-	ServerCPU, ClientCPU float64
+	ServerCPU float64 `json:"server_cpu_us_per_event"`
+	ClientCPU float64 `json:"client_cpu_us_per_event"`
 	// RSS is the server's resident memory at the end, in bytes.
-	RSS int64
+	RSS int64 `json:"rss_bytes"`
 }
 
 // Latency is in milliseconds.
 type Latency struct {
-	Count         int64
-	P50, P99, Max float64
+	Count int64   `json:"count"`
+	P50   float64 `json:"p50_ms"`
+	P99   float64 `json:"p99_ms"`
+	Max   float64 `json:"max_ms"`
 }

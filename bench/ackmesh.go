@@ -17,8 +17,8 @@ import (
 
 // mesh is the load.Driver of Ackmesh: its own Go client with its defaults.
 type mesh struct {
-	address string
-	admin   pb.AdminClient
+	address, token string
+	admin          pb.AdminClient
 }
 
 func openMesh(spec load.Spec) (load.Driver, error) {
@@ -27,7 +27,7 @@ func openMesh(spec load.Spec) (load.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mesh{address: spec.Address, admin: pb.NewAdminClient(cc)}, nil
+	return &mesh{address: spec.Address, token: spec.DataToken, admin: pb.NewAdminClient(cc)}, nil
 }
 
 // MakeTopic makes a topic with the server's default number of partitions.
@@ -58,17 +58,23 @@ func (m *mesh) Unfinished(ctx context.Context, topic string, sub load.Sub) (int6
 
 // Connect opens a client; each has a connection of its own.
 func (m *mesh) Connect(ctx context.Context, name string) (load.Client, error) {
-	c, err := ackmesh.Dial(ctx, ackmesh.Config{Addresses: []string{m.address}, ClientID: name})
+	c, err := ackmesh.Dial(ctx, ackmesh.Config{Addresses: []string{m.address}, ClientID: name, Token: m.token})
 	if err != nil {
 		return nil, err
 	}
-	return &meshClient{c: c}, nil
+	return &meshClient{c: c, filtered: m.token != ""}, nil
 }
 
-type meshClient struct{ c *ackmesh.Client }
+type meshClient struct {
+	c        *ackmesh.Client
+	filtered bool
+}
 
 // attrs are reused: the client keeps nothing of an event.
 var attrs = sync.Pool{New: func() any { return &ackmesh.Event{Attributes: make([]ackmesh.Attribute, load.Attributes)} }}
+
+// passAll is a filter of the usual kind that every event passes.
+const passAll = "type LIKE '%.%' AND source <> 'nowhere'"
 
 // Publish hands an event to the client.
 func (m *meshClient) Publish(ctx context.Context, topic string, e *load.Event, done func(error)) error {
@@ -87,6 +93,8 @@ func (m *meshClient) Subscribe(ctx context.Context, topic string, sub load.Sub, 
 	cfg := ackmesh.SubscribeConfig{Topics: []string{topic}, Mode: ackmesh.Broadcast}
 	if sub.Share != "" {
 		cfg.Mode, cfg.Share = ackmesh.LoadBalance, sub.Share
+	} else if m.filtered {
+		cfg.Mode, cfg.Filter = ackmesh.Multicast, passAll
 	}
 	if sub.Beginning {
 		cfg.Start = ackmesh.Earliest()

@@ -64,6 +64,7 @@ type options struct {
 	only      []string
 	dir, json string
 	nats      bool
+	guarded   bool
 	check     bool
 	profile   string
 	duration  time.Duration
@@ -84,6 +85,7 @@ func parseFlags(args []string, errs io.Writer) (options, error) {
 	fs.StringVar(&o.dir, "dir", "", "where data directories are made; must be on a real disk (default: the temporary directory)")
 	fs.StringVar(&o.json, "json", "", "file for the figures as JSON; - for standard output")
 	fs.BoolVar(&alone, "alone", false, "measure Ackmesh only")
+	fs.BoolVar(&o.guarded, "guarded", false, "Ackmesh wants a token with every call, and each client that is not of a share filters what it gets")
 	fs.BoolVar(&o.check, "check", false, "fail where a target is missed")
 	fs.StringVar(&o.profile, "profile", "", "directory for CPU profiles of Ackmesh, of the server and of its clients, one of each measurement")
 	fs.DurationVar(&o.duration, "duration", 4*time.Second, "how long a phase is measured")

@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -24,6 +28,7 @@ import (
 type process struct {
 	address, admin string
 	token          string // of operators
+	dataToken      string // of clients; empty: they need none
 	cmd            *exec.Cmd
 	output         *bytes.Buffer
 	ended          chan error
@@ -128,19 +133,29 @@ func freeAddresses(n int) ([]string, error) {
 	return list, nil
 }
 
-// startMesh starts Ackmesh on the embedded log with its own defaults.
-func startMesh(command []string, data string) (*process, error) {
+// startMesh starts Ackmesh on the embedded log with its own defaults; guarded,
+// it wants a token with every call.
+func startMesh(command []string, data string, guarded bool) (*process, error) {
 	at, err := freeAddresses(3)
 	if err != nil {
 		return nil, err
 	}
 	args := append(command[1:len(command):len(command)], "--data", data, "--storage", "embedded",
 		"--listen", at[0], "--http-listen", at[1], "--admin-listen", at[2])
+	dataToken := ""
+	if guarded {
+		dataToken = rand.Text()
+		file, err := writeTokens(data, dataToken)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--auth.tokens-file", file)
+	}
 	s, err := start(exec.Command(command[0], args...))
 	if err != nil {
 		return nil, err
 	}
-	s.address, s.admin = at[0], at[2]
+	s.address, s.admin, s.dataToken = at[0], at[2], dataToken
 	cc, err := grpc.NewClient(at[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, errors.Join(err, s.kill())
@@ -156,6 +171,20 @@ func startMesh(command []string, data string) (*process, error) {
 		}
 		return err
 	})
+}
+
+// writeTokens writes a file beside the data directory that lets who has the token publish and subscribe.
+func writeTokens(data, token string) (file string, err error) {
+	file = data + "-tokens.json"
+	list := map[string]any{"tokens": []any{map[string]any{
+		"name": "bench", "sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(token))), "roles": []string{"publish", "subscribe"},
+		"topics": []string{"*"}, "clients": []string{"*"}, "shares": []string{"*"},
+	}}}
+	b, err := json.Marshal(list)
+	if err != nil {
+		return "", err
+	}
+	return file, os.WriteFile(file, b, 0o600)
 }
 
 // startNATS starts a NATS server with JetStream and its own defaults.

@@ -31,6 +31,7 @@ func serveProfiled(ctx context.Context, args []string) (err error) {
 	fs.StringVar(&cfg.Listen, "listen", "", "")
 	fs.StringVar(&cfg.HTTPListen, "http-listen", "", "")
 	fs.StringVar(&cfg.AdminListen, "admin-listen", "", "")
+	fs.StringVar(&cfg.Auth.TokensFile, "auth.tokens-file", "", "")
 	if err := fs.Parse(args[1:]); err != nil {
 		return err
 	}

@@ -69,9 +69,9 @@ func (w *workshop) build(ctx context.Context) error {
 	}
 	w.systems = []system{{name: nameMesh, orderly: true, load: []string{self, cmdLoad}, start: func(data, profile string) (*process, error) {
 		if profile != "" {
-			return startMesh([]string{self, cmdServe, profile}, data)
+			return startMesh([]string{self, cmdServe, profile}, data, w.opt.guarded)
 		}
-		return startMesh([]string{mesh, "serve"}, data)
+		return startMesh([]string{mesh, "serve"}, data, w.opt.guarded)
 	}}}
 	if !w.opt.nats {
 		return nil
@@ -128,7 +128,7 @@ func (w *workshop) measure(ctx context.Context, sys system, sc scenario, round i
 	if profile != "" {
 		spec.Profile = profile
 	}
-	spec.Address, spec.Admin, spec.Token, spec.ServerPID = srv.address, srv.admin, srv.token, srv.pid()
+	spec.Address, spec.Admin, spec.Token, spec.DataToken, spec.ServerPID = srv.address, srv.admin, srv.token, srv.dataToken, srv.pid()
 	res, err = runLoad(ctx, sys.load, spec)
 	end := srv.kill
 	if sys.orderly {

@@ -23,6 +23,9 @@ type Spec struct {
 	Address, Admin string
 	// Token is what operators show.
 	Token string
+	// DataToken, if set, is what clients show; those that are not of a share
+	// then subscribe with a filter that every event passes.
+	DataToken string
 	// ServerPID is the server's process, whose CPU time and memory are read.
 	ServerPID int
 	// Profile begins the names of files for CPU profiles of this process, one of

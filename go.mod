@@ -6,6 +6,7 @@ require (
 	github.com/IBM/sarama v1.61.1
 	github.com/RoaringBitmap/roaring/v2 v2.30.0
 	github.com/antlr/antlr4/runtime/Go/antlr v1.4.10
+	github.com/apache/rocketmq-clients/golang/v5 v5.1.4
 	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/cloudevents/sdk-go/sql/v2 v2.16.2
 	github.com/cloudevents/sdk-go/v2 v2.16.2

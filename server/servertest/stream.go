@@ -377,3 +377,19 @@ func Show(got []Got) string {
 	}
 	return out
 }
+
+// Eventually wants f to become nil within patience.
+func Eventually(t testing.TB, patience time.Duration, f func() error) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for until := time.Now().Add(patience); ; <-tick.C {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("after %v still: %v", patience, err)
+		}
+	}
+}

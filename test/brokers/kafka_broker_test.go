@@ -58,6 +58,17 @@ func (k *kafkaBroker) script(t testing.TB, args ...string) {
 	t.Logf("%s", bytes.TrimSpace(said.Bytes()))
 }
 
+// tool runs a command of Kafka's own and returns what it prints.
+func (k *kafkaBroker) tool(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("bash", append([]string{"kafka.sh", "tool", k.install}, args...)...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("kafka.sh tool %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
 func (k *kafkaBroker) start(t testing.TB) {
 	t.Helper()
 	k.script(t, "start", k.install, strconv.Itoa(k.port), k.data)

@@ -13,6 +13,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/ackmesh/ackmesh/frame"
+	"github.com/ackmesh/ackmesh/server/servertest"
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/kafka"
 	"github.com/ackmesh/ackmesh/storage/kafka/kafkatest"
@@ -78,7 +79,7 @@ func (k *kafkaBroker) topic(t *testing.T, l *kafka.Log, name string, partitions 
 }
 
 // admin is a client of another program.
-func (k *kafkaBroker) admin(t *testing.T) sarama.ClusterAdmin {
+func (k *kafkaBroker) admin(t testing.TB) sarama.ClusterAdmin {
 	t.Helper()
 	c := sarama.NewConfig()
 	c.Version = sarama.V2_8_0_0
@@ -159,19 +160,9 @@ func (k *kafkaBroker) idleLatency(t *testing.T) {
 }
 
 // eventually wants f to become nil.
-func eventually(t *testing.T, f func() error) {
+func eventually(t testing.TB, f func() error) {
 	t.Helper()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for until := time.Now().Add(patience); ; <-ticker.C {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(until) {
-			t.Fatalf("after %v still: %v", patience, err)
-		}
-	}
+	servertest.Eventually(t, patience, f)
 }
 
 // compaction: offsets without records, also many in a row.

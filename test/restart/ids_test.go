@@ -13,30 +13,6 @@ import (
 	"github.com/ackmesh/ackmesh/test/tmpfs"
 )
 
-// TestC25_LateAck: an ack that was kept for a delivery of an earlier life
-// finishes nothing.
-func TestC25_LateAck(t *testing.T) {
-	m := start(t)
-	s := m.open("c", "t")
-	m.publish("t", "a", "b")
-	old := s.Take(2)
-	s.AckDurable(old[0])
-	m.crash()
-	s = m.open("c", "t")
-	b := s.Take(1)
-	are(t, b, 2, 1)
-	s.Ack(old[0], old[1])
-	for _, g := range old {
-		if st := s.Outcome(g); st != pb.AckResult_STATUS_UNKNOWN {
-			t.Errorf("the ack of an earlier life is %v, not UNKNOWN", st)
-		}
-	}
-	if n := m.position("t", "client/c"); n != 1 {
-		t.Errorf("the position is %d, not 1", n)
-	}
-	s.AckDurable(b...)
-}
-
 // TestC25_UniqueIDs: delivery ids never repeat over 1,000 restarts.
 func TestC25_UniqueIDs(t *testing.T) {
 	const restarts = 1000

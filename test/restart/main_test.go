@@ -1,117 +1,27 @@
 //go:build long
 
-// Package restart holds what must be there, and what must come again, after
-// real servers are killed or stopped and started again.
 package restart
 
 import (
 	"os"
-	"path/filepath"
-	"slices"
 	"testing"
-	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
-	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
-	. "github.com/ackmesh/ackmesh/server/servertest"
 	"github.com/ackmesh/ackmesh/test/process"
+	"github.com/ackmesh/ackmesh/test/site"
 )
 
 func TestMain(m *testing.M) { os.Exit(process.Main(m)) }
 
-// mesh is a server with clients of all its services.
-type mesh struct {
-	*process.Server
-	t     *testing.T
-	mesh  pb.EventMeshClient
-	admin pb.AdminClient
-}
-
-// start starts a server on a directory of its own. Topics have one partition
-// unless args say otherwise.
+// start starts a server with a log of its own. Topics have one partition.
 func start(t *testing.T, args ...string) *mesh {
 	t.Helper()
-	data := filepath.Join(t.TempDir(), "data")
-	s := process.Start(t, data, append([]string{"--topics.partitions", "1"}, args...)...)
-	return &mesh{Server: s, t: t, mesh: pb.NewEventMeshClient(s.Dial()), admin: pb.NewAdminClient(s.DialAdmin())}
+	return startAt(t, site.Embedded, args...)
 }
 
-// crash is kill -9 and a new start.
-func (m *mesh) crash() {
-	m.t.Helper()
-	m.Kill()
-	m.Up()
-}
+// The suites that also hold on brokers.
 
-// restart is an orderly end and a new start.
-func (m *mesh) restart() {
-	m.t.Helper()
-	m.Term(20 * time.Second)
-	m.Up()
-}
-
-// open opens a stream of a broadcast subscriber that never times out.
-func (m *mesh) open(client, topic string) *Stream {
-	m.t.Helper()
-	return m.openFor(client, topic, time.Hour)
-}
-
-// openFor opens a stream with an ack timeout.
-func (m *mesh) openFor(client, topic string, timeout time.Duration) *Stream {
-	m.t.Helper()
-	return Open(m.t, m.mesh, &pb.Open{
-		ClientId: client, AckTimeout: durationpb.New(timeout),
-		Subscriptions: []*pb.Subscription{Sub(topic, pb.Mode_MODE_BROADCAST)},
-	})
-}
-
-func (m *mesh) publish(topic string, data ...string) []*pb.PublishedEvent {
-	m.t.Helper()
-	return Publish(m.t, m.mesh, topic, data...)
-}
-
-// position is a subscriber's next offset in partition 0.
-func (m *mesh) position(topic, subscriber string) int64 {
-	m.t.Helper()
-	res, err := m.admin.GetOffsets(m.t.Context(), &pb.GetOffsetsRequest{Topic: topic, Subscriber: subscriber})
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	if len(res.GetOffsets()) != 1 {
-		m.t.Fatalf("%s of %s has offsets %v, not those of one partition", subscriber, topic, res.GetOffsets())
-	}
-	return res.GetOffsets()[0].GetPosition()
-}
-
-// reset moves a subscriber.
-func (m *mesh) reset(topic, subscriber string, to *pb.Start) {
-	m.t.Helper()
-	if _, err := m.admin.ResetOffset(m.t.Context(), &pb.ResetOffsetRequest{Topic: topic, Subscriber: subscriber, To: to}); err != nil {
-		m.t.Fatal(err)
-	}
-}
-
-// are sees that deliveries have the offsets, and all the attempt.
-func are(t *testing.T, got []Got, attempt int32, offsets ...int64) {
-	t.Helper()
-	if !slices.Equal(Offsets(got), offsets) {
-		t.Fatalf("delivered are offsets %v, not %v", Offsets(got), offsets)
-	}
-	for _, g := range got {
-		if g.Attempt != attempt {
-			t.Fatalf("offset %d came with attempt %d, not %d", g.Offset, g.Attempt, attempt)
-		}
-	}
-}
-
-// upTo lists the offsets from first to last.
-func upTo(first, last int64) (list []int64) {
-	for o := first; o <= last; o++ {
-		list = append(list, o)
-	}
-	return list
-}
-
-// quiet is how long nothing may come where nothing may.
-const quiet = time.Second
+func TestAcksOutOfOrder(t *testing.T)     { AcksOutOfOrder(t, site.Embedded) }
+func TestLatestSurvives(t *testing.T)     { LatestSurvives(t, site.Embedded) }
+func TestC25_LateAck(t *testing.T)        { LateAck(t, site.Embedded) }
+func TestC35_OrderlyRestart(t *testing.T) { OrderlyRestart(t, site.Embedded) }
+func TestC53_Continues(t *testing.T)      { Continues(t, site.Embedded) }

@@ -133,7 +133,11 @@ func (st *session) opened(o *pb.Opened) {
 			st.s.r.t.Errorf("%s: subscription refused: %v", st.s.name, res.GetStatus())
 		}
 	}
-	st.s.r.Rec.Opened(st.id, positions(o.GetPositions()))
+	list := positions(o.GetPositions())
+	if len(list) == 0 { // a log that hands records out
+		list = []tracecheck.Position{{Partition: partition(st.s.cfg.Topic, "")}}
+	}
+	st.s.r.Rec.Opened(st.id, list)
 	st.opening = false
 	st.s.r.state.update(func(c *Counts) { c.Opens-- })
 }

@@ -1,0 +1,81 @@
+// Package poison sends one record that kills the server whenever it is
+// delivered, among many that do not.
+package poison
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/server/servertest"
+	"github.com/ackmesh/ackmesh/test/process"
+	"github.com/ackmesh/ackmesh/test/site"
+)
+
+// KillsTheServer: a record whose delivery kills the server, with 200
+// neighbours in flight each time, is sent at most six times in all; then it is
+// the only dead letter, and every neighbour is finished.
+func KillsTheServer(t *testing.T, at site.Site) {
+	topic := at.Topic(t, "poison", 1)
+	srv := at.Start(t, t.TempDir(), 1)
+	mesh, admin := pb.NewEventMeshClient(srv.Dial()), pb.NewAdminClient(srv.DialAdmin())
+	open := &pb.Open{ClientId: "c", Subscriptions: []*pb.Subscription{servertest.Sub(topic, pb.Mode_MODE_BROADCAST)}}
+	servertest.Open(t, mesh, open).Break()
+	data := servertest.Numbers(201)
+	data[100] = "poison"
+	servertest.Publish(t, mesh, topic, data...)
+	sent, finished := 0, map[int64]bool{}
+	for deadline := time.Now().Add(3 * time.Minute); ; {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %d deliveries of the poison and %d of 200 neighbours finished there is no end", sent, len(finished))
+		}
+		if len(letters(t, admin, topic)) > 0 && len(finished) == 200 {
+			break
+		}
+		if life(t, servertest.Open(t, mesh, open), finished) {
+			sent++
+			srv.Kill()
+			srv.Up()
+		}
+		if sent > 6 {
+			t.Fatalf("the poison was sent %d times", sent)
+		}
+	}
+	list := letters(t, admin, topic)
+	if len(list) != 1 || list[0].GetOffset() != 100 {
+		t.Fatalf("dead letters: %v", list)
+	}
+	t.Logf("the poison was sent %d times", sent)
+	srv.Check()
+}
+
+// life takes deliveries until the poison comes, which is told, or none for a
+// while. What comes together with the poison is not acked.
+func life(t *testing.T, s *servertest.Stream, finished map[int64]bool) (poisoned bool) {
+	defer s.Break()
+	for s.Await(time.Second, 1) {
+		got := s.Take(len(s.Pending()))
+		for _, g := range got {
+			if g.Data() == "poison" {
+				return true
+			}
+		}
+		s.AckDurable(got...)
+		for _, g := range got {
+			finished[g.Offset] = true
+		}
+	}
+	return false
+}
+
+func letters(t *testing.T, admin pb.AdminClient, topic string) []*pb.DeadLetter {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
+	defer cancel()
+	res, err := admin.ListDeadLetters(ctx, &pb.ListDeadLettersRequest{Topic: topic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.GetDeadLetters()
+}

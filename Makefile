@@ -11,6 +11,8 @@ MVN ?= mvn
 
 # Arguments for `make run` and `make bench`.
 ARGS ?=
+# The log of `make bench`: empty for the embedded one, or kafka.
+BACKEND ?=
 # How long `make fuzz` stays on each target.
 FUZZTIME ?= 30s
 
@@ -48,9 +50,11 @@ build: ## Build bin/ackmesh
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ackmesh ./cmd/ackmesh
 
 .PHONY: bench
-bench: ## Measure, beside NATS JetStream; ARGS="-quick" is short, ARGS="-help" lists what
+bench: ## Measure, beside NATS JetStream; BACKEND=kafka: on a real broker; ARGS="-quick" is short, ARGS="-help" lists what
 	$(need-go)
-	$(GO) run ./bench $(ARGS)
+	$(if $(BACKEND),$(need-java))
+	$(if $(BACKEND),$(need-maven))
+	$(GO) run ./bench $(if $(BACKEND),-backend $(BACKEND)) $(ARGS)
 
 ##@ Test
 

@@ -4,6 +4,9 @@
 // loopback only. docs/performance.md tells what it measures and how to read it.
 //
 //	go run ./bench -quick
+//
+// With -backend the log behind Ackmesh is a real broker, and beside it stands
+// what reads and writes that broker without Ackmesh: docs/performance-brokers.md.
 package main
 
 import (
@@ -15,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -60,10 +64,11 @@ const (
 
 // options are what the flags say.
 type options struct {
+	backend   *backend
 	rounds    int
 	only      []string
 	dir, json string
-	nats      bool
+	alone     bool
 	guarded   bool
 	check     bool
 	profile   string
@@ -75,21 +80,22 @@ type options struct {
 
 func parseFlags(args []string, errs io.Writer) (options, error) {
 	var o options
-	var quick, alone bool
-	var only string
+	var quick bool
+	var only, log string
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(errs)
+	fs.StringVar(&log, "backend", backends[0].name, backendsHelp())
 	fs.BoolVar(&quick, "quick", false, "one short round: the figures are rough")
 	fs.IntVar(&o.rounds, "rounds", 3, "how often each measurement is made, the systems in turn")
-	fs.StringVar(&only, "only", "", "comma-separated: "+strings.Join(scenarioNames(), ", ")+"; default: all")
+	fs.StringVar(&only, "only", "", "comma-separated measurements; default: all")
 	fs.StringVar(&o.dir, "dir", "", "where data directories are made; must be on a real disk (default: the temporary directory)")
 	fs.StringVar(&o.json, "json", "", "file for the figures as JSON; - for standard output")
-	fs.BoolVar(&alone, "alone", false, "measure Ackmesh only")
+	fs.BoolVar(&o.alone, "alone", false, "measure Ackmesh only")
 	fs.BoolVar(&o.guarded, "guarded", false, "Ackmesh wants a token with every call, and each client that is not of a share filters what it gets")
 	fs.BoolVar(&o.check, "check", false, "fail where a target is missed")
 	fs.StringVar(&o.profile, "profile", "", "directory for CPU profiles of Ackmesh, of the server and of its clients, one of each measurement")
 	fs.DurationVar(&o.duration, "duration", 4*time.Second, "how long a phase is measured")
-	fs.IntVar(&o.backlog, "backlog", 400_000, "events stored for catch-up")
+	fs.IntVar(&o.backlog, "backlog", 0, "events stored for catch-up; 0: as many as fit the backend's speed")
 	fs.IntVar(&o.size, "size", 1024, "bytes of data of an event")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -97,9 +103,16 @@ func parseFlags(args []string, errs io.Writer) (options, error) {
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	o.nats, o.warmup = !alone, time.Second
+	var err error
+	if o.backend, err = backendNamed(log); err != nil {
+		return o, err
+	}
+	o.warmup = time.Second
+	if o.backlog == 0 {
+		o.backlog = o.backend.backlog
+	}
 	if quick {
-		o.rounds, o.duration, o.backlog = 1, 2*time.Second, 100_000
+		o.rounds, o.duration, o.backlog = 1, 2*time.Second, o.backend.backlog/4
 	}
 	if only != "" {
 		o.only = strings.Split(only, ",")
@@ -112,25 +125,30 @@ func (o *options) validate() error {
 		return errors.New("rounds, duration, backlog and size must be at least 1, above 0, 8 and 8")
 	}
 	for _, name := range o.only {
-		if !known(name) {
-			return fmt.Errorf("-only: unknown measurement %q: choose from %s", name, strings.Join(scenarioNames(), ", "))
+		if names := namesOf(o.backend.scenarios); !slices.Contains(names, name) {
+			return fmt.Errorf("-only: unknown measurement %q: choose from %s", name, strings.Join(names, ", "))
 		}
 	}
 	return nil
 }
 
 // run makes all rounds and reports.
-func run(ctx context.Context, o options, out io.Writer) error {
+func run(ctx context.Context, o options, out io.Writer) (err error) {
 	w, err := newWorkshop(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer w.close()
-	rep, err := newReport(o, w.dir)
+	defer func() { err = errors.Join(err, w.close()) }()
+	rep, err := newReport(w)
 	if err != nil {
 		return err
 	}
 	rep.head(out)
+	if w.broker != nil {
+		if err := w.prepare(ctx); err != nil {
+			return err
+		}
+	}
 	for round := range o.rounds {
 		if err := w.round(ctx, rep, round, out); err != nil {
 			return err
@@ -141,18 +159,18 @@ func run(ctx context.Context, o options, out io.Writer) error {
 
 // round measures everything once.
 func (w *workshop) round(ctx context.Context, rep *report, round int, out io.Writer) error {
-	for _, sc := range scenarios {
+	for _, sc := range w.opt.backend.scenarios {
 		if !sc.wanted(w.opt, round) {
 			continue
 		}
-		for _, sys := range w.systems {
+		for _, sys := range w.turn(sc, round) {
 			began := time.Now()
 			res, err := w.measure(ctx, sys, sc, round)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", sc.name, sys.name, err)
 			}
 			rep.add(sys.name, sc, res)
-			say(out, "round %d/%d  %-12s %-9s %5.1f s  %s\n",
+			say(out, "round %d/%d  %-12s %-12s %5.1f s  %s\n",
 				round+1, w.opt.rounds, sc.name, sys.name, time.Since(began).Seconds(), brief(res))
 		}
 	}

@@ -24,14 +24,20 @@ import (
 	"github.com/ackmesh/ackmesh/server/auth"
 )
 
-// process is a server process.
-type process struct {
+// endpoint is what a load speaks to.
+type endpoint struct {
 	address, admin string
 	token          string // of operators
 	dataToken      string // of clients; empty: they need none
-	cmd            *exec.Cmd
-	output         *bytes.Buffer
-	ended          chan error
+	pid            int    // 0: it is no process of its own
+	end            func() error
+}
+
+// process is a server process.
+type process struct {
+	cmd    *exec.Cmd
+	output *bytes.Buffer
+	ended  chan error
 }
 
 const (
@@ -133,35 +139,35 @@ func freeAddresses(n int) ([]string, error) {
 	return list, nil
 }
 
-// startMesh starts Ackmesh on the embedded log with its own defaults; guarded,
-// it wants a token with every call.
-func startMesh(command []string, data string, guarded bool) (*process, error) {
+// startMesh starts Ackmesh with its own defaults; flags say which log it is to
+// use. Guarded, it wants a token with every call.
+func startMesh(command []string, data string, guarded bool, flags []string) (endpoint, error) {
 	at, err := freeAddresses(3)
 	if err != nil {
-		return nil, err
+		return endpoint{}, err
 	}
-	args := append(command[1:len(command):len(command)], "--data", data, "--storage", "embedded",
+	args := append(command[1:len(command):len(command)], "--data", data,
 		"--listen", at[0], "--http-listen", at[1], "--admin-listen", at[2])
-	dataToken := ""
+	s := endpoint{address: at[0], admin: at[2]}
 	if guarded {
-		dataToken = rand.Text()
-		file, err := writeTokens(data, dataToken)
+		s.dataToken = rand.Text()
+		file, err := writeTokens(data, s.dataToken)
 		if err != nil {
-			return nil, err
+			return s, err
 		}
 		args = append(args, "--auth.tokens-file", file)
 	}
-	s, err := start(exec.Command(command[0], args...))
+	p, err := start(exec.Command(command[0], append(args, flags...)...))
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	s.address, s.admin, s.dataToken = at[0], at[2], dataToken
+	s.pid, s.end = p.pid(), p.stop
 	cc, err := grpc.NewClient(at[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return nil, errors.Join(err, s.kill())
+		return s, errors.Join(err, p.kill())
 	}
 	defer func() { _ = cc.Close() }() // its only error says that it was closed before
-	return s, s.await(func(ctx context.Context) error {
+	err = p.await(func(ctx context.Context) error {
 		res, err := healthpb.NewHealthClient(cc).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
 		if err == nil && res.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 			err = fmt.Errorf("health is %v", res.GetStatus())
@@ -171,6 +177,7 @@ func startMesh(command []string, data string, guarded bool) (*process, error) {
 		}
 		return err
 	})
+	return s, err
 }
 
 // writeTokens writes a file beside the data directory that lets who has the token publish and subscribe.
@@ -187,22 +194,23 @@ func writeTokens(data, token string) (file string, err error) {
 	return file, os.WriteFile(file, b, 0o600)
 }
 
-// startNATS starts a NATS server with JetStream and its own defaults.
-func startNATS(program, data string) (*process, error) {
+// startNATS starts a NATS server with JetStream and its own defaults. In the
+// end it is killed: with 10,000 consumers it takes more than a minute to stop.
+func startNATS(program, data string) (endpoint, error) {
 	at, err := freeAddress()
 	if err != nil {
-		return nil, err
+		return endpoint{}, err
 	}
 	host, port, err := net.SplitHostPort(at)
 	if err != nil {
-		return nil, err
+		return endpoint{}, err
 	}
-	s, err := start(exec.Command(program, "-a", host, "-p", port, "-js", "-sd", filepath.Join(data, "js")))
+	p, err := start(exec.Command(program, "-a", host, "-p", port, "-js", "-sd", filepath.Join(data, "js")))
 	if err != nil {
-		return nil, err
+		return endpoint{}, err
 	}
-	s.address = at
-	return s, s.await(func(ctx context.Context) error {
+	s := endpoint{address: at, pid: p.pid(), end: p.kill}
+	return s, p.await(func(ctx context.Context) error {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "tcp", at)
 		if err != nil {

@@ -28,6 +28,7 @@ func serveProfiled(ctx context.Context, args []string) (err error) {
 	fs := flag.NewFlagSet(cmdServe, flag.ContinueOnError)
 	fs.StringVar(&cfg.Data, "data", "", "")
 	fs.StringVar(&cfg.Storage, "storage", "", "")
+	fs.StringVar(&cfg.Kafka.Brokers, "kafka.brokers", "", "")
 	fs.StringVar(&cfg.Listen, "listen", "", "")
 	fs.StringVar(&cfg.HTTPListen, "http-listen", "", "")
 	fs.StringVar(&cfg.AdminListen, "admin-listen", "", "")

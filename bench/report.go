@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +18,8 @@ import (
 // report gathers the figures of all rounds.
 type report struct {
 	Machine      string    `json:"machine"`
+	Backend      string    `json:"backend"`
+	Broker       string    `json:"broker,omitempty"`
 	Command      string    `json:"command"`
 	Began        time.Time `json:"began"`
 	FsyncP50Ms   float64   `json:"fsync_p50_ms"`
@@ -31,10 +33,17 @@ type row struct {
 	Scenario string             `json:"scenario"`
 	Phase    string             `json:"phase"`
 	Systems  map[string]*series `json:"systems"`
-	// Ratios are Ackmesh's rate to JetStream's in each round; Ratio their median.
-	Ratios []float64 `json:"ratios,omitempty"`
-	Ratio  float64   `json:"ratio,omitempty"`
-	Target *verdict  `json:"target,omitempty"`
+	// Ratios are of Ackmesh's rate to that of each other system.
+	Ratios  map[string]*ratio `json:"ratios,omitempty"`
+	Targets []verdict         `json:"targets,omitempty"`
+
+	wanted []target
+}
+
+// ratio is that of two rates in each round, and the median.
+type ratio struct {
+	Rounds []float64 `json:"rounds"`
+	Median float64   `json:"median"`
 }
 
 // series is what one system reached: every round, and the medians.
@@ -46,6 +55,7 @@ type series struct {
 	P99     float64      `json:"p99_ms"`
 	CPU     float64      `json:"server_cpu_us_per_event"`
 	Client  float64      `json:"client_cpu_us_per_event"`
+	Broker  float64      `json:"broker_cpu_us_per_event,omitempty"`
 	PeakRSS int64        `json:"peak_rss_bytes_max"`
 }
 
@@ -55,25 +65,34 @@ type verdict struct {
 	Met    bool   `json:"met"`
 }
 
-func newReport(o options, dir string) (*report, error) {
-	p50, p99, err := syncTimes(dir)
+func newReport(w *workshop) (*report, error) {
+	p50, p99, err := syncTimes(w.dir)
 	if err != nil {
 		return nil, fmt.Errorf("measure the disk: %w", err)
 	}
-	return &report{
-		Machine: machine(), Command: strings.Join(os.Args[1:], " "), Began: time.Now().UTC(), Rounds: o.rounds,
-		FsyncP50Ms: p50.Seconds() * 1e3, FsyncP99Ms: p99.Seconds() * 1e3,
-	}, nil
+	r := &report{
+		Machine: machine(), Backend: w.opt.backend.name, Command: strings.Join(os.Args[1:], " "), Began: time.Now().UTC(),
+		Rounds: w.opt.rounds, FsyncP50Ms: p50.Seconds() * 1e3, FsyncP99Ms: p99.Seconds() * 1e3,
+	}
+	if w.broker != nil {
+		r.Broker = w.broker.name
+	}
+	return r, nil
 }
 
 func (r *report) head(out io.Writer) {
 	say(out, "%s\nfdatasync of 4 KiB: p50 %.2f ms, p99 %.2f ms\n", r.Machine, r.FsyncP50Ms, r.FsyncP99Ms)
+	if r.Broker != "" {
+		say(out, "behind Ackmesh and beside it: %s\n", r.Broker)
+	}
 }
 
 // add takes the result of one round.
 func (r *report) add(sys string, sc scenario, res load.Result) {
 	for _, p := range res.Phases {
-		s := r.row(sc.name, p.Name).series(sys)
+		w := r.row(sc.name, p.Name)
+		w.wanted = sc.targets
+		s := w.series(sys)
 		s.Rounds = append(s.Rounds, p)
 		s.Peaks = append(s.Peaks, res.PeakRSS)
 	}
@@ -102,8 +121,11 @@ func (r *report) finish(o options, out io.Writer) error {
 	missed := 0
 	for _, w := range r.Measurements {
 		w.sum()
-		if w.judge(); w.Target != nil && !w.Target.Met {
-			missed++
+		w.judge()
+		for _, v := range w.Targets {
+			if !v.Met {
+				missed++
+			}
 		}
 	}
 	r.table(out)
@@ -124,18 +146,37 @@ func (w *row) sum() {
 		s.P99 = s.median(func(p load.Phase) float64 { return p.Latency.P99 })
 		s.CPU = s.median(func(p load.Phase) float64 { return p.ServerCPU })
 		s.Client = s.median(func(p load.Phase) float64 { return p.ClientCPU })
+		s.Broker = s.median(func(p load.Phase) float64 { return p.BrokerCPU })
 		s.PeakRSS = slices.Max(s.Peaks)
 	}
-	mesh, other := w.Systems[nameMesh], w.Systems[nameNATS]
-	if mesh == nil || other == nil {
+	mesh := w.Systems[nameMesh]
+	if mesh == nil {
 		return
 	}
-	for i := range min(len(mesh.Rounds), len(other.Rounds)) {
-		if rate := other.Rounds[i].Rate; rate > 0 {
-			w.Ratios = append(w.Ratios, mesh.Rounds[i].Rate/rate)
+	w.Ratios = map[string]*ratio{}
+	for _, name := range w.peers() {
+		if r := mesh.to(w.Systems[name]); len(r.Rounds) > 0 {
+			w.Ratios[name] = r
 		}
 	}
-	w.Ratio = median(w.Ratios)
+}
+
+// peers are the other systems, in order of their names.
+func (w *row) peers() []string {
+	names := slices.Sorted(maps.Keys(w.Systems))
+	return slices.DeleteFunc(names, func(n string) bool { return n == nameMesh })
+}
+
+// to is the ratio to another system.
+func (s *series) to(other *series) *ratio {
+	r := &ratio{}
+	for i := range min(len(s.Rounds), len(other.Rounds)) {
+		if rate := other.Rounds[i].Rate; rate > 0 {
+			r.Rounds = append(r.Rounds, s.Rounds[i].Rate/rate)
+		}
+	}
+	r.Median = median(r.Rounds)
+	return r
 }
 
 func (s *series) median(f func(load.Phase) float64) float64 {
@@ -154,62 +195,69 @@ func median(list []float64) float64 {
 	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 }
 
-// judge compares a row with its target, if it has one.
+// judge compares a row with its targets, if it has any.
 func (w *row) judge() {
 	mesh := w.Systems[nameMesh]
-	t, ok := targetOf(w.Scenario, w.Phase)
-	switch {
-	case !ok || mesh == nil:
-	case t.ratio > 0 && len(w.Ratios) > 0:
-		w.Target = &verdict{fmt.Sprintf("ratio ≥ %g", t.ratio), w.Ratio >= t.ratio}
-	case t.p50 > 0:
-		w.Target = &verdict{fmt.Sprintf("p50 < %g ms", t.p50), mesh.P50 < t.p50}
-	case t.peak > 0:
-		w.Target = &verdict{fmt.Sprintf("peak < %d MB", t.peak/1e6), mesh.PeakRSS < t.peak}
-	}
-}
-
-func targetOf(name, phase string) (target, bool) {
-	for _, sc := range scenarios {
-		for _, t := range sc.targets {
-			if sc.name == name && t.phase == phase {
-				return t, true
-			}
+	for _, t := range w.wanted {
+		if t.phase != w.Phase || mesh == nil {
+			continue
+		}
+		switch r := w.Ratios[t.to]; {
+		case t.ratio > 0 && r != nil:
+			w.Targets = append(w.Targets, verdict{fmt.Sprintf("≥ %g × %s", t.ratio, t.to), r.Median >= t.ratio})
+		case t.p50 > 0:
+			w.Targets = append(w.Targets, verdict{fmt.Sprintf("p50 < %g ms", t.p50), mesh.P50 < t.p50})
+		case t.peak > 0:
+			w.Targets = append(w.Targets, verdict{fmt.Sprintf("peak < %d MB", t.peak/1e6), mesh.PeakRSS < t.peak})
 		}
 	}
-	return target{}, false
 }
 
 func (r *report) table(out io.Writer) {
-	say(out, "\nMedians of %d rounds; CPU is in µs per event, of the server and of the clients; the ratio is the median of the rounds' own.\n\n", r.Rounds)
+	say(out, "\nMedians of %d rounds; CPU is in µs per event, of the server, of the clients%s;\nthe ratio is the median of the rounds' own, of Ackmesh's rate to that of the other system.\n\n",
+		r.Rounds, r.ofBroker(" and of the broker"))
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	say(t, "measurement\tphase\tsystem\tevents/s\tratio\tp50 ms\tp99 ms\tserver µs\tclient µs\tpeak MB\ttarget\n")
+	say(t, "measurement\tphase\tsystem\tevents/s\tratio\tp50 ms\tp99 ms\tserver µs\tclient µs\t%speak MB\ttarget\n", r.ofBroker("broker µs\t"))
 	for _, w := range r.Measurements {
-		for _, sys := range []string{nameMesh, nameNATS} {
+		for _, sys := range append([]string{nameMesh}, w.peers()...) {
 			if s := w.Systems[sys]; s != nil {
-				say(t, "%s\t%s\t%s\t%.0f\t%s\t%s\t%s\t%s\t%s\t%.0f\t%s\n", w.Scenario, w.Phase, sys, s.Rate,
-					w.ratioText(sys), figure(s.P50), figure(s.P99), figure(s.CPU), figure(s.Client), float64(s.PeakRSS)/1e6, w.targetText(sys))
+				say(t, "%s\t%s\t%s\t%.0f\t%s\t%s\t%s\t%s\t%s\t%s%s\t%s\n", w.Scenario, w.Phase, sys, s.Rate,
+					w.ratioText(sys), figure(s.P50), figure(s.P99), figure(s.CPU), figure(s.Client), r.ofBroker(figure(s.Broker)+"\t"),
+					whole(float64(s.PeakRSS)/1e6), w.targetText(sys))
 			}
 		}
 	}
 	_ = t.Flush() // a terminal that is gone is nobody's loss
 }
 
-func (w *row) ratioText(sys string) string {
-	if sys != nameMesh || w.Ratio == 0 || math.IsInf(w.Ratio, 0) {
+// ofBroker leaves out what is about a broker where there is none.
+func (r *report) ofBroker(text string) string {
+	if r.Broker == "" {
 		return ""
 	}
-	return fmt.Sprintf("%.2f", w.Ratio)
+	return text
+}
+
+// ratioText is the ratio of Ackmesh to a system, in that system's line.
+func (w *row) ratioText(sys string) string {
+	if r := w.Ratios[sys]; r != nil {
+		return figure(r.Median)
+	}
+	return ""
 }
 
 func (w *row) targetText(sys string) string {
-	switch {
-	case sys != nameMesh || w.Target == nil:
+	if sys != nameMesh {
 		return ""
-	case w.Target.Met:
-		return w.Target.Wanted + ": met"
 	}
-	return w.Target.Wanted + ": MISSED"
+	text := make([]string, len(w.Targets))
+	for i, v := range w.Targets {
+		text[i] = v.Wanted + ": met"
+		if !v.Met {
+			text[i] = v.Wanted + ": MISSED"
+		}
+	}
+	return strings.Join(text, "; ")
 }
 
 func figure(v float64) string {
@@ -217,6 +265,13 @@ func figure(v float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f", v)
+}
+
+func whole(v float64) string {
+	if v == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", v)
 }
 
 func (r *report) write(file string, out io.Writer) (err error) {

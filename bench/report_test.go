@@ -17,7 +17,7 @@ func result(rate, p50 float64, peak int64, phase string) load.Result {
 
 func scenarioNamed(t *testing.T, name string) scenario {
 	t.Helper()
-	for _, s := range scenarios {
+	for _, s := range embeddedScenarios {
 		if s.name == name {
 			return s
 		}
@@ -39,10 +39,10 @@ func TestReport_RatioOfRounds(t *testing.T) {
 	if err := r.finish(options{check: true}, &out); err != nil {
 		t.Fatal(err)
 	}
-	if w := r.Measurements[0]; w.Ratio != 2 || w.Systems[nameMesh].Rate != 90 || !w.Target.Met {
-		t.Errorf("ratio %g, rate %g, target %+v", w.Ratio, w.Systems[nameMesh].Rate, w.Target)
+	if w := r.Measurements[0]; w.Ratios[nameNATS].Median != 2 || w.Systems[nameMesh].Rate != 90 || !w.Targets[0].Met {
+		t.Errorf("ratio %+v, rate %g, targets %+v", w.Ratios[nameNATS], w.Systems[nameMesh].Rate, w.Targets)
 	}
-	if !strings.Contains(out.String(), "ratio ≥ 1.5: met") {
+	if !strings.Contains(out.String(), "≥ 1.5 × jetstream: met") {
 		t.Errorf("the table does not tell the target:\n%s", &out)
 	}
 }
@@ -61,8 +61,51 @@ func TestReport_Targets(t *testing.T) {
 		r := &report{Rounds: 1}
 		r.add(nameMesh, scenarioNamed(t, tt.scenario), tt.res)
 		err := r.finish(options{check: true}, &bytes.Buffer{})
-		if got := r.Measurements[0].Target; got == nil || got.Met != tt.met || (err == nil) != tt.met {
-			t.Errorf("%s %s: %+v: target %+v, error %v", tt.scenario, tt.phase, tt.res, got, err)
+		if got := r.Measurements[0].Targets; len(got) != 1 || got[0].Met != tt.met || (err == nil) != tt.met {
+			t.Errorf("%s %s: %+v: targets %+v, error %v", tt.scenario, tt.phase, tt.res, got, err)
+		}
+	}
+}
+
+// Beside several systems each has its own ratio and target, and one that misses
+// fails the whole.
+func TestReport_SeveralPeers(t *testing.T) {
+	r := &report{Rounds: 1, Broker: "a broker"}
+	sc := kafkaScenarios[2]
+	for sys, rate := range map[string]float64{nameMesh: 90, nameSarama: 100, nameGroup: 95} {
+		r.add(sys, sc, result(rate, 1, 0, "catch-up"))
+	}
+	var out bytes.Buffer
+	if err := r.finish(options{check: true}, &out); err == nil || !strings.Contains(err.Error(), "1 targets") {
+		t.Errorf("got %v", err)
+	}
+	for _, want := range []string{"≥ 0.8 × sarama: met; ≥ 1 × sarama-group: MISSED", "0.90", "0.95", "broker µs"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}
+
+// On one broker each round begins with another system, so that none always
+// has the cold or the full one.
+func TestWorkshop_Turn(t *testing.T) {
+	w := &workshop{broker: &broker{}}
+	for _, s := range []system{{name: "a"}, {name: "b"}, {name: "c", kinds: []string{load.Live}}} {
+		w.systems = append(w.systems, s)
+	}
+	for _, tt := range []struct{ kind, want string }{
+		{load.Live, "abc bca cab"}, {load.Publish, "ab ba ab"},
+	} {
+		var got []string
+		for round := range 3 {
+			names := ""
+			for _, s := range w.turn(scenario{kind: tt.kind}, round) {
+				names += s.name
+			}
+			got = append(got, names)
+		}
+		if g := strings.Join(got, " "); g != tt.want {
+			t.Errorf("%s: %s, want %s", tt.kind, g, tt.want)
 		}
 	}
 }
@@ -83,7 +126,7 @@ func TestReport_Alone(t *testing.T) {
 	if err := json.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
 	}
-	if w := got.Measurements[0]; w.Target != nil || w.Ratio != 0 || w.Systems[nameMesh].Rounds[0].Rate != 100 {
+	if w := got.Measurements[0]; len(w.Targets) != 0 || len(w.Ratios) != 0 || w.Systems[nameMesh].Rounds[0].Rate != 100 {
 		t.Errorf("%+v", w)
 	}
 }
@@ -105,6 +148,10 @@ func TestParseFlags(t *testing.T) {
 		"-quick -alone":    "",
 		"-only live-1":     "",
 		"-size 4 -rounds2": "flag",
+		"-backend files":   `"files": choose from embedded, kafka`,
+
+		"-backend kafka -only catch-up-1":  "",
+		"-backend kafka -only fan-out-100": `"fan-out-100"`,
 	} {
 		_, err := parseFlags(strings.Fields(args), &bytes.Buffer{})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -20,7 +20,8 @@ type flow struct {
 
 // newFlow makes a topic, its subscribers and a publisher.
 func (r *run) newFlow(topic string, sub func(int) Sub, everyone bool) (*flow, error) {
-	if err := r.d.MakeTopic(r.ctx, topic); err != nil {
+	topic, err := r.topic(topic)
+	if err != nil {
 		return nil, err
 	}
 	to, err := r.subscribe(r.spec.Clients, topic, sub)
@@ -132,7 +133,7 @@ func (f *flow) steady(name string, phase int, rate float64) error {
 
 // live measures latency while idle, throughput, and latency at half of it.
 func (r *run) live() error {
-	f, err := r.newFlow("live", share, false)
+	f, err := r.newFlow("live", r.share, false)
 	if err != nil {
 		return err
 	}

@@ -158,7 +158,7 @@ func testSpec(scenario string) Spec {
 // Every scenario runs, and each of its phases has seen something.
 func TestRun_Scenarios(t *testing.T) {
 	for scenario, phases := range map[string]string{
-		Publish: "publish", CatchUp: "catch-up", Live: "idle peak half", FanOut: "fan-out",
+		Publish: "publish", CatchUp: "catch-up", Live: "idle peak half", FanOut: "fan-out", Fill: "fill",
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			res, err := Run(t.Context(), newFake(), testSpec(scenario))
@@ -171,7 +171,7 @@ func TestRun_Scenarios(t *testing.T) {
 				if p.Events == 0 || p.Rate <= 0 || p.RSS <= 0 {
 					t.Errorf("phase %+v", p)
 				}
-				if measured := scenario != CatchUp; measured != (p.Latency.Count > 0) {
+				if measured := scenario != CatchUp && scenario != Fill; measured != (p.Latency.Count > 0) {
 					t.Errorf("phase %s has %d latencies", p.Name, p.Latency.Count)
 				}
 			}
@@ -195,6 +195,35 @@ func TestRun_Pace(t *testing.T) {
 	}
 	if n := res.Phases[0].Events; n < 150 || n > 201 {
 		t.Errorf("%d events in 200 ms at 1000 a second", n)
+	}
+}
+
+// What one load has stored another reads, with a clock that begins with the
+// first event, and without a server between it and the broker.
+func TestRun_Stored(t *testing.T) {
+	f := newFake()
+	if err := f.MakeTopic(t.Context(), "stored"); err != nil {
+		t.Fatal(err)
+	}
+	spec := testSpec(Fill)
+	spec.Topic, spec.Backlog = "stored", 20_003
+	if _, err := Run(t.Context(), f, spec); err != nil {
+		t.Fatal(err)
+	}
+	spec.Scenario, spec.FromFirst, spec.Unconfirmed = CatchUp, true, true
+	spec.ServerPID, spec.BrokerPIDs = 0, []int{os.Getpid()}
+	for _, run := range []string{"-1", "-2"} { // a second one is another subscriber
+		spec.Run = run
+		res, err := Run(t.Context(), f, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := res.Phases[0]; p.Events > 20_000 || p.ServerCPU != 0 || p.RSS != 0 || res.PeakRSS != 0 {
+			t.Errorf("%+v, peak %d", p, res.PeakRSS)
+		}
+		if left, err := f.Unfinished(t.Context(), "stored", Sub{Share: "workers" + run}); left != 0 || err != nil {
+			t.Errorf("%d events left by %s, %v", left, run, err)
+		}
 	}
 }
 

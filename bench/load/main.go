@@ -28,7 +28,7 @@ func Main(ctx context.Context, in io.Reader, out io.Writer, open func(Spec) (Dri
 // Run runs one load.
 func Run(ctx context.Context, d Driver, spec Spec) (Result, error) {
 	scenario, ok := map[string]func(*run) error{
-		Publish: (*run).publish, CatchUp: (*run).catchUp, Live: (*run).live, FanOut: (*run).fanOut, Idle: (*run).idle,
+		Publish: (*run).publish, CatchUp: (*run).catchUp, Live: (*run).live, FanOut: (*run).fanOut, Idle: (*run).idle, Fill: (*run).storeOnly,
 	}[spec.Scenario]
 	if !ok {
 		return Result{}, fmt.Errorf("unknown scenario %q", spec.Scenario)
@@ -39,7 +39,7 @@ func Run(ctx context.Context, d Driver, spec Spec) (Result, error) {
 		return Result{}, err
 	}
 	var err error
-	_, r.result.PeakRSS, err = memory(spec.ServerPID)
+	_, r.result.PeakRSS, err = r.memory()
 	return r.result, err
 }
 
@@ -72,6 +72,14 @@ func (r *run) close() {
 	for _, c := range r.clients {
 		_ = c.Close()
 	}
+}
+
+// topic is the one that the spec gives, or a new one of that name.
+func (r *run) topic(name string) (string, error) {
+	if r.spec.Topic != "" {
+		return r.spec.Topic, nil
+	}
+	return name, r.d.MakeTopic(r.ctx, name)
 }
 
 // sleep waits.

@@ -10,6 +10,18 @@ import (
 	"time"
 )
 
+// cpuTimes is the CPU time of several processes.
+func cpuTimes(pids ...int) (sum time.Duration, err error) {
+	for _, pid := range pids {
+		d, err := cpuTime(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += d
+	}
+	return sum, nil
+}
+
 // clockTick is the unit of CPU time in /proc/PID/stat: USER_HZ, which is 100
 // on every Linux that Go runs on.
 const clockTick = time.Second / 100
@@ -69,22 +81,50 @@ func ownCPU() (time.Duration, error) {
 
 // meter measures one phase.
 type meter struct {
-	name           string
-	pid            int
-	began          time.Time
-	server, client time.Duration
-	unprofile      func() error
+	r         *run
+	name      string
+	began     time.Time
+	cpu       spent
+	unprofile func() error
+}
+
+// spent is CPU time.
+type spent struct{ server, client, broker time.Duration }
+
+// spent is the CPU time that was used until now.
+func (r *run) spent() (s spent, err error) {
+	if s.client, err = ownCPU(); err != nil {
+		return s, err
+	}
+	if s.server, err = cpuTimes(r.server()...); err != nil {
+		return s, err
+	}
+	s.broker, err = cpuTimes(r.spec.BrokerPIDs...)
+	return s, err
+}
+
+// server is the server's process, if there is one.
+func (r *run) server() []int {
+	if r.spec.ServerPID == 0 {
+		return nil
+	}
+	return []int{r.spec.ServerPID}
+}
+
+// memory is that of the server, if there is one.
+func (r *run) memory() (now, peak int64, err error) {
+	if r.spec.ServerPID == 0 {
+		return 0, 0, nil
+	}
+	return memory(r.spec.ServerPID)
 }
 
 func (r *run) startMeter(name string) (m meter, err error) {
-	m.name, m.pid = name, r.spec.ServerPID
+	m.r, m.name = r, name
 	if m.unprofile, err = r.profile(name); err != nil {
 		return m, err
 	}
-	if m.server, err = cpuTime(m.pid); err != nil {
-		return m, err
-	}
-	m.client, err = ownCPU()
+	m.cpu, err = r.spent()
 	m.began = time.Now()
 	return m, err
 }
@@ -93,20 +133,22 @@ func (r *run) startMeter(name string) (m meter, err error) {
 func (m meter) stop(events int64, h *Histogram) (Phase, error) {
 	p := Phase{Name: m.name, Events: events, Seconds: time.Since(m.began).Seconds(), Latency: h.Latency()}
 	p.Rate = float64(events) / p.Seconds
-	client, err := ownCPU()
+	cpu, err := m.r.spent()
 	if err != nil {
 		return p, err
 	}
-	server, err := cpuTime(m.pid)
-	if err != nil {
-		return p, err
-	}
-	if p.RSS, _, err = memory(m.pid); err != nil {
+	if p.RSS, _, err = m.r.memory(); err != nil {
 		return p, err
 	}
 	if events > 0 {
-		p.ServerCPU = float64((server - m.server).Microseconds()) / float64(events)
-		p.ClientCPU = float64((client - m.client).Microseconds()) / float64(events)
+		p.ServerCPU = micros(cpu.server-m.cpu.server, events)
+		p.ClientCPU = micros(cpu.client-m.cpu.client, events)
+		p.BrokerCPU = micros(cpu.broker-m.cpu.broker, events)
 	}
 	return p, m.unprofile()
+}
+
+// micros is µs per event.
+func micros(d time.Duration, events int64) float64 {
+	return float64(d.Microseconds()) / float64(events)
 }

@@ -42,6 +42,11 @@ func (r *run) profile(phase string) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	toggle := func() error { return syscall.Kill(r.spec.ServerPID, ProfileSignal) }
+	toggle := func() error {
+		if r.spec.ServerPID == 0 {
+			return nil
+		}
+		return syscall.Kill(r.spec.ServerPID, ProfileSignal)
+	}
 	return func() error { return errors.Join(own(), toggle()) }, toggle()
 }

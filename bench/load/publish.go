@@ -96,8 +96,8 @@ func each(list []*source, f func(*source) error) error {
 
 // publish publishes from all clients as fast as they may.
 func (r *run) publish() error {
-	const topic = "publish"
-	if err := r.d.MakeTopic(r.ctx, topic); err != nil {
+	topic, err := r.topic("publish")
+	if err != nil {
 		return err
 	}
 	list, err := r.sources(r.spec.Clients, topic)
@@ -139,20 +139,4 @@ func answers(list []*source) *Histogram {
 		s.mu.Unlock()
 	}
 	return all
-}
-
-// fill stores n events.
-func (r *run) fill(topic string, n int) error {
-	list, err := r.sources(8, topic)
-	if err != nil {
-		return err
-	}
-	return each(list, func(s *source) error {
-		for range n / len(list) {
-			if err := s.send(r.ctx, now()); err != nil {
-				return err
-			}
-		}
-		return s.settled(r)
-	})
 }

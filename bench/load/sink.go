@@ -51,7 +51,9 @@ func (r *run) subscribe(n int, topic string, sub func(i int) Sub) (*sinks, error
 }
 
 // share names the members of a share.
-func share(i int) Sub { return Sub{Name: fmt.Sprintf("worker-%d", i), Share: "workers"} }
+func (r *run) share(i int) Sub {
+	return Sub{Name: fmt.Sprintf("worker-%d%s", i, r.spec.Run), Share: "workers" + r.spec.Run}
+}
 
 // everyone names subscribers that get every event each.
 func everyone(i int) Sub { return Sub{Name: fmt.Sprintf("reader-%d", i)} }

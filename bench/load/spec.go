@@ -14,6 +14,8 @@ const (
 	FanOut = "fan-out"
 	// Idle holds subscriptions open that nothing is sent to.
 	Idle = "idle"
+	// Fill stores events for a CatchUp of another load.
+	Fill = "fill"
 )
 
 // Spec says what a load is to do.
@@ -26,8 +28,18 @@ type Spec struct {
 	// DataToken, if set, is what clients show; those that are not of a share
 	// then subscribe with a filter that every event passes.
 	DataToken string
-	// ServerPID is the server's process, whose CPU time and memory are read.
+	// Topic is a topic to use that is there already: one with Backlog events for
+	// CatchUp, an empty one else. Empty: the load makes its own. Not for FanOut
+	// and Idle.
+	Topic string
+	// Run is part of the names of subscribers, where a server remembers those of
+	// other loads; empty: it does not.
+	Run string
+	// ServerPID is the server's process, whose CPU time and memory are read. 0:
+	// there is none between the clients and the brokers.
 	ServerPID int
+	// BrokerPIDs are the processes behind the server, whose CPU time is read.
+	BrokerPIDs []int
 	// Profile begins the names of files for CPU profiles of this process, one of
 	// each phase; empty: none are made.
 	Profile string
@@ -37,8 +49,14 @@ type Spec struct {
 	Size int
 	// Warmup precedes what is measured, Duration is how long that takes.
 	Warmup, Duration time.Duration
-	// Backlog is how many events CatchUp stores first.
+	// Backlog is how many events CatchUp and Fill store.
 	Backlog int
+	// FromFirst lets the clock of CatchUp begin with the first event that is
+	// handled, instead of before subscribing.
+	FromFirst bool
+	// Unconfirmed says that the system does not tell what is acked for good:
+	// CatchUp ends with the last event handled.
+	Unconfirmed bool
 	// Window is how many events Live and FanOut let be published and not finished
 	// by the slowest subscriber.
 	Window int
@@ -67,10 +85,11 @@ type Phase struct {
 	Rate float64 `json:"events_per_second"`
 	// Latency is from publishing to the handler, or, with Publish, to the answer.
 	Latency Latency `json:"latency"`
-	// ServerCPU and ClientCPU are µs of CPU time per event.
+	// ServerCPU, ClientCPU and BrokerCPU are µs of CPU time per event.
 	ServerCPU float64 `json:"server_cpu_us_per_event"`
 	ClientCPU float64 `json:"client_cpu_us_per_event"`
-	// RSS is the server's resident memory at the end, in bytes.
+	BrokerCPU float64 `json:"broker_cpu_us_per_event,omitempty"`
+	// RSS is the server's resident memory at the end, in bytes; 0 without one.
 	RSS int64 `json:"rss_bytes"`
 }
 

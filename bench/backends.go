@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/ackmesh/ackmesh/bench/load"
+)
+
+// backend is a log behind Ackmesh, and what is measured on it.
+type backend struct {
+	name      string
+	beside    string // who does the same work, for the help
+	backlog   int    // events stored for catch-up
+	scenarios []scenario
+	// gather builds the programs that take part, and starts the broker.
+	gather func(ctx context.Context, w *workshop) error
+}
+
+// backends are all of them; the first is the default.
+var backends = []*backend{
+	{name: "embedded", beside: "NATS JetStream", backlog: 400_000, scenarios: embeddedScenarios, gather: gatherEmbedded},
+	{name: "kafka", beside: "sarama's consumer, consumer group and producer", backlog: 1_000_000, scenarios: kafkaScenarios, gather: gatherKafka},
+}
+
+func backendNamed(name string) (*backend, error) {
+	for _, b := range backends {
+		if b.name == name {
+			return b, nil
+		}
+	}
+	return nil, fmt.Errorf("-backend: unknown %q: choose from %s", name, strings.Join(backendNames(), ", "))
+}
+
+func backendNames() []string {
+	names := make([]string, len(backends))
+	for i, b := range backends {
+		names[i] = b.name
+	}
+	return names
+}
+
+// backendsHelp tells what each is measured beside, and its measurements.
+func backendsHelp() string {
+	var s strings.Builder
+	s.WriteString("the log behind Ackmesh, which is measured beside\n")
+	for _, b := range backends {
+		fmt.Fprintf(&s, "%s: %s (%s)\n", b.name, b.beside, strings.Join(namesOf(b.scenarios), ", "))
+	}
+	return s.String()
+}
+
+// The systems' names in the report.
+const (
+	nameMesh   = "ackmesh"
+	nameNATS   = "jetstream"
+	nameSarama = "sarama"
+	nameGroup  = "sarama-group"
+)
+
+// kafkaScenarios: a stored topic is read by all in turn.
+var kafkaScenarios = []scenario{
+	{name: "publish-1", kind: load.Publish, clients: 1},
+	{name: "publish-8", kind: load.Publish, clients: 8},
+	{name: "catch-up-1", kind: load.CatchUp, clients: 1, targets: []target{
+		{phase: "catch-up", ratio: 0.8, to: nameSarama}, {phase: "catch-up", ratio: 1, to: nameGroup},
+	}},
+	{name: "live-1", kind: load.Live, clients: 1, targets: []target{{phase: "idle", p50: 10}}},
+}

@@ -1,0 +1,295 @@
+package rocketmq4
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/cursorfile"
+)
+
+const (
+	defaultMaxRecords = 4096
+	defaultMaxBytes   = 1 << 20
+	// holdTime is how long a broker is asked to hold one pull; a longer wait is
+	// several. It is also how soon it is noticed that a queue shrank.
+	holdTime = 5 * time.Second
+	// unknownPause is how often a broker is asked again that does not know its
+	// bounds, and unknownWait for how long within one Poll.
+	unknownPause = 50 * time.Millisecond
+	unknownWait  = time.Second
+	// unavailablePause is how often a broker that is down is looked for.
+	unavailablePause = 100 * time.Millisecond
+)
+
+// reading is a Poll under way.
+type reading struct {
+	l     *Log
+	req   storage.PollRequest
+	batch *storage.Batch
+	until time.Time // end of the wait
+
+	at    *place
+	start int64
+	size  int             // bytes of frames in the batch
+	mark  cursorfile.Mark // of the pull offset
+}
+
+// Poll implements storage.Backend. It reads in the caller's goroutine. Where a
+// pull brought more than was asked for, the rest is kept for a Poll that goes on
+// there. With Start = Cursor and none set it begins at the minimum.
+func (l *Log) Poll(ctx context.Context, req storage.PollRequest, batch *storage.Batch) error {
+	batch.Reset()
+	if req.Start < 0 && req.Start != storage.Cursor {
+		return fmt.Errorf("rocketmq4: topic %q partition %q: start %d is below 0: %w", req.Topic, req.Partition, req.Start, storage.ErrInvalid)
+	}
+	inner, leave, err := l.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	req.MaxRecords = or(req.MaxRecords, defaultMaxRecords)
+	req.MaxBytes = or(req.MaxBytes, defaultMaxBytes)
+	r := &reading{l: l, req: req, batch: batch, until: time.Now().Add(req.Wait)}
+	if err := r.run(inner); err != nil {
+		batch.Reset()
+		return l.outcome(ctx, err)
+	}
+	return nil
+}
+
+func (r *reading) run(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := r.patient(ctx)
+	if errors.Is(err, storage.ErrTopicChanged) && r.req.TopicID == "" {
+		// It was made again before this Poll began, as far as the caller knows.
+		r.batch.Reset()
+		err = r.patient(ctx)
+	}
+	return err
+}
+
+// patient reads; a broker that is down, or has moved, is looked for as long as
+// the wait lasts.
+func (r *reading) patient(ctx context.Context) error {
+	since := time.Time{}
+	for {
+		err := r.once(ctx, since)
+		if !errors.Is(err, storage.ErrUnavailable) || time.Until(r.until) < unavailablePause {
+			return err
+		}
+		if err := sleep(ctx, unavailablePause); err != nil {
+			return err
+		}
+		r.batch.Reset()
+		since = time.Now()
+	}
+}
+
+// once reads, knowing of the topic what was told after since.
+func (r *reading) once(ctx context.Context, since time.Time) error {
+	if err := r.begin(ctx, since); err != nil {
+		return err
+	}
+	if err := r.fill(ctx); err != nil {
+		return r.missing(ctx, err)
+	}
+	rebase(r.batch)
+	if r.req.Start == storage.Cursor && r.batch.Next > r.batch.Start {
+		r.l.cursors.Move(r.mark, r.batch.Next)
+	}
+	return nil
+}
+
+// missing makes sure that a topic which a broker does not know is missing.
+func (r *reading) missing(ctx context.Context, err error) error {
+	if !errors.Is(err, storage.ErrTopicNotFound) {
+		return err
+	}
+	t, askErr := r.l.meta.ask(ctx, r.at.topic)
+	switch {
+	case askErr != nil:
+		return r.l.notFound(r.at.topic, askErr)
+	case t.id != r.at.topicID:
+		return changedTo(r.at, t.id)
+	}
+	return fmt.Errorf("rocketmq4: %v: the name server has a route, but broker %s does not know the topic: %w: %v", r.at, r.at.broker, storage.ErrUnavailable, err)
+}
+
+// changedTo says that a topic was made again.
+func changedTo(at *place, id string) error {
+	return fmt.Errorf("rocketmq4: %w: topic %q has the identity %q, not %q", storage.ErrTopicChanged, at.topic, id, at.topicID)
+}
+
+// begin finds the queue and where to start.
+func (r *reading) begin(ctx context.Context, since time.Time) (err error) {
+	if r.at, err = r.l.place(ctx, r.req.Topic, r.req.Partition, since); err != nil {
+		return err
+	}
+	if r.req.TopicID != "" && r.req.TopicID != r.at.topicID {
+		return fmt.Errorf("rocketmq4: %w: topic %q has the identity %q, not %q", storage.ErrTopicChanged, r.at.topic, r.at.topicID, r.req.TopicID)
+	}
+	if err := r.l.ready(ctx, r.at); err != nil {
+		return err
+	}
+	r.start, r.size = r.req.Start, 0
+	if r.start == storage.Cursor {
+		next, set, mark := r.l.cursors.Begin(r.at.topic, r.at.topicID, r.at.name)
+		if r.mark = mark; !set {
+			if next, _, err = r.l.boundsNow(ctx, r.at); err != nil {
+				return err
+			}
+		}
+		r.start = next
+	}
+	r.batch.Start, r.batch.Next = r.start, r.start
+	return nil
+}
+
+// fill reads until there is a record, or the wait is over.
+func (r *reading) fill(ctx context.Context) error {
+	if c := r.at.state.take(r.start); c != nil {
+		return r.deliver(c)
+	}
+	for {
+		if err := r.inRange(ctx); err != nil {
+			return err
+		}
+		if r.start < r.at.state.highest() {
+			done, err := r.more(ctx)
+			if done || err != nil {
+				return err
+			}
+			continue
+		}
+		left := time.Until(r.until)
+		if left <= 0 {
+			return nil
+		}
+		if err := r.await(ctx, min(left, holdTime)); err != nil {
+			return err
+		}
+	}
+}
+
+// more reads what is there. It is done when there are records, or the wait is
+// over and there is nothing more.
+func (r *reading) more(ctx context.Context) (done bool, err error) {
+	c, err := r.l.checked(ctx, r.at, r.start)
+	switch {
+	case errors.Is(err, errMoved):
+		return false, r.outOfDate(ctx)
+	case err != nil:
+		return false, err
+	case len(c.msgs) > 0:
+		return true, r.deliverAll(ctx, c)
+	case c.next > r.start: // a gap
+		r.start, r.batch.Next = c.next, c.next
+		return false, nil
+	}
+	// Nothing, although the maximum is higher: it is not visible yet.
+	if time.Until(r.until) <= 0 {
+		return true, nil
+	}
+	return false, sleep(ctx, min(unknownPause, time.Until(r.until)))
+}
+
+// outOfDate forgets bounds that a broker has contradicted.
+func (r *reading) outOfDate(ctx context.Context) error {
+	r.at.state.mu.Lock()
+	r.at.state.toldAt = time.Time{}
+	r.at.state.mu.Unlock()
+	return sleep(ctx, time.Millisecond)
+}
+
+// await waits at the broker for a message at r.start.
+func (r *reading) await(ctx context.Context, wait time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	_, err := r.l.pull(limited, r.at, r.start, 1, wait)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, errMoved):
+		return r.outOfDate(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil // the broker looks at its clock seldom
+	}
+	return err
+}
+
+// deliverAll delivers a chunk, and what follows as long as there is room and
+// more to come.
+func (r *reading) deliverAll(ctx context.Context, c *chunk) error {
+	for {
+		if err := r.deliver(c); err != nil {
+			return err
+		}
+		room := len(r.batch.Records) <= r.req.MaxRecords/2 && r.size <= r.req.MaxBytes/2
+		if r.batch.Next != c.next || c.next >= r.at.state.highest() || !room {
+			return nil
+		}
+		next, err := r.l.checked(ctx, r.at, c.next)
+		if err != nil || len(next.msgs) == 0 {
+			return nil //nolint:nilerr // there are records: the next Poll tells
+		}
+		c = next
+	}
+}
+
+// deliver puts messages into the batch, as many as are wanted, and keeps the
+// rest.
+func (r *reading) deliver(c *chunk) error {
+	n, err := r.l.pack(r, c.msgs)
+	if err != nil {
+		return err
+	}
+	r.batch.Next = c.next
+	if n < len(c.msgs) {
+		rest := &chunk{start: c.msgs[n].QueueOffset, msgs: c.msgs[n:], next: c.next}
+		r.batch.Next = rest.start
+		r.at.state.keep(rest)
+	}
+	return nil
+}
+
+// inRange makes sure that r.start is within bounds that were told lately. It
+// waits a moment for a broker that does not know them.
+func (r *reading) inRange(ctx context.Context) error {
+	low, high, told := r.at.state.bounds()
+	if low <= r.start && r.start <= high && time.Since(told) < boundsAge {
+		return nil
+	}
+	patience := time.Now().Add(min(unknownWait, time.Until(r.until)))
+	for {
+		err := r.look(ctx)
+		if !errors.Is(err, storage.ErrUnknown) || time.Until(patience) < unknownPause {
+			return err
+		}
+		if err := sleep(ctx, unknownPause); err != nil {
+			return err
+		}
+	}
+}
+
+// look asks for the bounds and compares.
+func (r *reading) look(ctx context.Context) error {
+	low, high, err := r.l.boundsNow(ctx, r.at)
+	switch {
+	case err != nil:
+		return err
+	case high == 0 && r.start > 0:
+		return fmt.Errorf("rocketmq4: %v: the broker says that it is empty and always was, but it was read up to %d: %w", r.at, r.start, storage.ErrUnknown)
+	case low <= r.start && r.start <= high:
+		return nil
+	}
+	if err := r.l.verify(ctx, r.at); err != nil {
+		return err
+	}
+	r.l.opts.Observe.OutOfRange(r.at.topic, r.at.name, r.start, low, high)
+	return fmt.Errorf("rocketmq4: %w", &storage.RangeError{Topic: r.at.topic, Partition: r.at.name, Offset: r.start, Min: low, Max: high})
+}

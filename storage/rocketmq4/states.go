@@ -1,0 +1,193 @@
+package rocketmq4
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// remnantAge is how long messages that were pulled, and not yet asked
+	// for, are kept.
+	remnantAge = 2 * time.Second
+	// remnantsKept bounds the remnants of one queue.
+	remnantsKept = 4
+)
+
+// states keeps what is remembered of queues while the log is open.
+type states struct {
+	mu    sync.Mutex // guards parts
+	parts map[stateKey]*partition
+}
+
+type stateKey struct{ topic, topicID, name string }
+
+func newStates() *states { return &states{parts: map[stateKey]*partition{}} }
+
+// of finds or makes the state of a queue.
+func (s *states) of(topic, topicID, name string, ids *identities) *partition {
+	key := stateKey{topic, topicID, name}
+	s.mu.Lock()
+	p := s.parts[key]
+	s.mu.Unlock()
+	if p != nil {
+		return p
+	}
+	saved := ids.takeSaved(topic, topicID, name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p = s.parts[key]; p == nil {
+		p = &partition{}
+		p.anchors.load(saved)
+		p.seen = p.anchors.end()
+		s.parts[key] = p
+	}
+	return p
+}
+
+// forget drops what is remembered of a topic.
+func (s *states) forget(topic string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.parts {
+		if key.topic == topic {
+			delete(s.parts, key)
+		}
+	}
+}
+
+// anchorsOf lists what is to be saved of the queues of a topic.
+func (s *states) anchorsOf(topic, topicID string) map[string][]anchor {
+	parts := map[string]*partition{}
+	s.mu.Lock()
+	for key, p := range s.parts {
+		if key.topic == topic && key.topicID == topicID {
+			parts[key.name] = p
+		}
+	}
+	s.mu.Unlock()
+	saved := map[string][]anchor{}
+	for name, p := range parts {
+		p.mu.Lock()
+		if list := p.anchors.saved(); len(list) > 0 {
+			saved[name] = list
+		}
+		p.mu.Unlock()
+	}
+	return saved
+}
+
+// expire drops remnants that nobody has asked for.
+func (s *states) expire(now time.Time) {
+	s.mu.Lock()
+	all := make([]*partition, 0, len(s.parts))
+	for _, p := range s.parts {
+		all = append(all, p)
+	}
+	s.mu.Unlock()
+	for _, p := range all {
+		p.expire(now)
+	}
+}
+
+// partition is what is remembered of one queue.
+type partition struct {
+	mu        sync.Mutex // guards what follows
+	low, high int64      // bounds as last told by the master
+	toldAt    time.Time
+	seen      int64 // the highest maximum ever told
+	source    int64 // number of the broker to read from, as was suggested
+	anchors   anchors
+	remnants  []remnant // oldest first
+}
+
+// remnant is what is left of a pull.
+type remnant struct {
+	chunk *chunk
+	at    time.Time
+}
+
+// told notes the bounds that the master tells.
+func (p *partition) told(low, high int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.low, p.high, p.toldAt = low, high, time.Now()
+	p.seen = max(p.seen, high)
+}
+
+// bounds returns those told last, and when.
+func (p *partition) bounds() (low, high int64, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.low, p.high, p.toldAt
+}
+
+// highest is the maximum told last.
+func (p *partition) highest() int64 {
+	_, high, _ := p.bounds()
+	return high
+}
+
+// wasSeen is the highest maximum ever told.
+func (p *partition) wasSeen() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen
+}
+
+// appended notes that a message was stored.
+func (p *partition) appended(offset int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = max(p.seen, offset+1)
+}
+
+// suggest notes from which broker to read next.
+func (p *partition) suggest(number int64) {
+	p.mu.Lock()
+	p.source = number
+	p.mu.Unlock()
+}
+
+func (p *partition) suggested() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.source
+}
+
+// keep keeps the rest of a chunk for who goes on there.
+func (p *partition) keep(c *chunk) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.remnants) == remnantsKept {
+		p.remnants = append(p.remnants[:0], p.remnants[1:]...)
+	}
+	p.remnants = append(p.remnants, remnant{chunk: c, at: time.Now()})
+}
+
+// take returns the rest of a chunk that goes on at an offset; nil: none. Only
+// one caller gets it.
+func (p *partition) take(start int64) *chunk {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, r := range p.remnants {
+		if r.chunk.start == start && time.Since(r.at) < remnantAge {
+			p.remnants = append(p.remnants[:i], p.remnants[i+1:]...)
+			return r.chunk
+		}
+	}
+	return nil
+}
+
+func (p *partition) expire(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for n < len(p.remnants) && now.Sub(p.remnants[n].at) > remnantAge {
+		n++
+	}
+	if n == len(p.remnants) {
+		p.remnants = nil
+		return
+	}
+	p.remnants = append(p.remnants[:0], p.remnants[n:]...)
+}

@@ -44,9 +44,10 @@ func (s *Server) openBackend(ctx context.Context) (storage.Backend, error) {
 			return nil, err
 		}
 		return b, nil
-	}
-	if s.cfg.Storage == StorageKafka {
+	case StorageKafka:
 		return s.openKafka(ctx)
+	case StorageRocketMQ4:
+		return s.openRocketMQ4(ctx)
 	}
 	return nil, fmt.Errorf("storage %q is not built yet: choose %s or %s", s.cfg.Storage, StorageEmbedded, StorageMemory)
 }
@@ -60,28 +61,15 @@ func (s *Server) openKafka(ctx context.Context) (storage.Backend, error) {
 		MaxRecordBytes: int(k.MaxRecord), ReadCommitted: k.ReadCommitted,
 		CheckpointInterval: orNever(s.cfg.Checkpoint.Interval), Logger: s.log,
 	}
-	for b := range strings.SplitSeq(k.Brokers, ",") {
-		if b = strings.TrimSpace(b); b != "" {
-			o.Brokers = append(o.Brokers, b)
-		}
-	}
+	o.Brokers = addresses(k.Brokers)
 	if k.Format == "cloudevents" {
 		o.Format = kafka.FormatCloudEvents
 	}
 	o.SASL = kafka.SASL{Mechanism: kafka.Mechanism(k.SASL.Mechanism), User: k.SASL.User, Password: string(k.SASL.Password)}
 	if k.TLS {
-		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		if k.CA != "" {
-			pem, err := os.ReadFile(k.CA)
-			if err != nil {
-				return nil, fmt.Errorf("kafka.ca: %w", err)
-			}
-			if o.TLS.RootCAs, err = x509.SystemCertPool(); err != nil {
-				o.TLS.RootCAs = x509.NewCertPool()
-			}
-			if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
-				return nil, fmt.Errorf("kafka.ca: %s holds no certificate", k.CA)
-			}
+		var err error
+		if o.TLS, err = brokerTLS("kafka.ca", k.CA); err != nil {
+			return nil, err
 		}
 	}
 	b, err := kafka.Open(ctx, o)
@@ -89,6 +77,36 @@ func (s *Server) openKafka(ctx context.Context) (storage.Backend, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// addresses takes a list with commas apart.
+func addresses(list string) (addrs []string) {
+	for a := range strings.SplitSeq(list, ",") {
+		if a = strings.TrimSpace(a); a != "" {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
+}
+
+// brokerTLS is TLS to brokers that trusts the authorities of a file beside the
+// machine's, where there is one; setting names it in errors.
+func brokerTLS(setting, ca string) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca == "" {
+		return c, nil
+	}
+	pem, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	if c.RootCAs, err = x509.SystemCertPool(); err != nil {
+		c.RootCAs = x509.NewCertPool()
+	}
+	if !c.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: %s holds no certificate", setting, ca)
+	}
+	return c, nil
 }
 
 // openStore opens the offset store: in memory beside a log in memory, else in

@@ -40,8 +40,8 @@ type Config struct {
 	// if missing; one instance at a time may use it. Default ./data.
 	Data string `key:"data"`
 
-	// Storage is the log that holds the events: embedded or memory. Default
-	// embedded. kafka, rocketmq4 and rocketmq5 are not built yet.
+	// Storage is the log that holds the events: embedded, memory, kafka or
+	// rocketmq4. Default embedded. rocketmq5 is not built yet.
 	Storage string `key:"storage"`
 
 	// Sync says whether a publish and an ack are on the disk before they are
@@ -61,6 +61,8 @@ type Config struct {
 
 	// Kafka says how to reach Kafka; for storage=kafka.
 	Kafka KafkaConfig `key:"kafka"`
+	// RocketMQ4 says how to reach RocketMQ; for storage=rocketmq4.
+	RocketMQ4 RocketMQ4Config `key:"rocketmq4"`
 	// TLS secures the listeners.
 	TLS TLSConfig `key:"tls"`
 	// Auth says who may do what.

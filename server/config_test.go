@@ -68,7 +68,7 @@ func TestValidate(t *testing.T) {
 		{"wildcard advertised", func(c *Config) { c.Advertise = "[::]:7460" }, []string{"advertise: ", "no particular host"}},
 		{"advertised without port", func(c *Config) { c.Advertise = "mesh" }, []string{"advertise: ", "host:port"}},
 		{"storage unknown", func(c *Config) { c.Storage = "disk" }, []string{"storage: ", `"disk"`, "embedded, memory, kafka"}},
-		{"storage not built", func(c *Config) { c.Storage = StorageRocketMQ4 }, []string{"storage: rocketmq4 is not built yet"}},
+		{"storage not built", func(c *Config) { c.Storage = StorageRocketMQ5 }, []string{"storage: rocketmq5 is not built yet"}},
 		{"kafka without brokers", func(c *Config) { c.Storage = StorageKafka }, []string{"kafka.brokers: it is empty"}},
 		{"kafka", func(c *Config) { c.Storage, c.Kafka.Brokers = StorageKafka, "b1:9092,b2:9092" }, nil},
 		{"kafka login without a password", func(c *Config) {

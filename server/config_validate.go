@@ -129,8 +129,10 @@ func (c Config) checkStorage(p *problems) {
 	switch c.Storage {
 	case StorageKafka:
 		c.checkKafka(p)
-	case StorageRocketMQ4, StorageRocketMQ5:
-		p.add("storage", "%s is not built yet: use %s, %s or %s", c.Storage, StorageEmbedded, StorageKafka, StorageMemory)
+	case StorageRocketMQ4:
+		c.checkRocketMQ4(p)
+	case StorageRocketMQ5:
+		p.add("storage", "%s is not built yet: use %s, %s, %s or %s", c.Storage, StorageEmbedded, StorageKafka, StorageRocketMQ4, StorageMemory)
 	}
 	if c.Data == "" {
 		p.add("data", "it is empty: name a directory")

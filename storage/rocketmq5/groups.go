@@ -117,11 +117,18 @@ func (g *group) receiver(invisible time.Duration) (*session.Receiver, error) {
 	return r, nil
 }
 
-// rest closes the client if nobody has popped since.
+// rest closes the client if nobody has popped since and nothing is held that is
+// to be renewed.
 func (g *group) rest(since time.Time) {
 	g.mu.Lock()
 	for _, r := range g.receivers {
 		if r.Used().After(since) {
+			g.mu.Unlock()
+			return
+		}
+	}
+	for _, p := range g.held {
+		if p.until.After(since) {
 			g.mu.Unlock()
 			return
 		}

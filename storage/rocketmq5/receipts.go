@@ -190,7 +190,7 @@ func (l *Log) change(ctx context.Context, list []*receipt, d time.Duration) (ane
 		places[i] = i
 	}
 	eachPart(places, changeCalls, func(i int) {
-		r, err := l.changeOne(inner, list[i], d)
+		r, err := changeOne(inner, list[i], d)
 		mu.Lock()
 		defer mu.Unlock()
 		anew[i] = r
@@ -201,14 +201,18 @@ func (l *Log) change(ctx context.Context, list []*receipt, d time.Duration) (ane
 	return anew, l.outcome(ctx, explain("change of the invisible time", failed))
 }
 
-func (l *Log) changeOne(ctx context.Context, r *receipt, d time.Duration) (*receipt, error) {
+func changeOne(ctx context.Context, r *receipt, d time.Duration) (*receipt, error) {
+	c, err := r.group.client()
+	if err != nil {
+		return nil, err
+	}
 	var text string
 	tries := 0
-	err := session.Retry(ctx, func(err error, _ time.Duration) bool {
+	err = session.Retry(ctx, func(err error, _ time.Duration) bool {
 		tries++
 		return tries < changeTries && session.IsTransient(err) && !session.IsGone(err)
 	}, func(ctx context.Context) (err error) {
-		text, err = l.sess.ChangeInvisible(ctx, r.group.key.topic, r.group.key.group, r.entry(), d)
+		text, err = c.ChangeInvisible(ctx, r.entry(), d)
 		return err
 	})
 	switch {

@@ -40,6 +40,9 @@ type PopHarness struct {
 	Late time.Duration
 	// Patience is how long to wait for what must come. 0: 10 s.
 	Patience time.Duration
+	// Parallel runs the cases beside one another: they wait most of their time
+	// where the clock cannot be moved.
+	Parallel bool
 }
 
 func (h PopHarness) withDefaults() PopHarness {
@@ -70,7 +73,12 @@ func RunPop(t *testing.T, h PopHarness) {
 	h = h.withDefaults()
 	for _, pc := range allPopCases() {
 		if pc.applies(&h) {
-			t.Run(pc.name, func(t *testing.T) { pc.run(newPopEnv(t, &h)) })
+			t.Run(pc.name, func(t *testing.T) {
+				if h.Parallel {
+					t.Parallel()
+				}
+				pc.run(newPopEnv(t, &h))
+			})
 		} else {
 			t.Logf("%s does not apply: the harness lacks what it needs", pc.name)
 		}

@@ -21,7 +21,7 @@ import (
 func hasForgotten(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Code == v2.Code_UNRECOGNIZED_CLIENT_TYPE ||
-		e.Code == v2.Code_INTERNAL_SERVER_ERROR && strings.Contains(strings.ToLower(e.Message), "settings"))
+		e.Code == v2.Code_INTERNAL_SERVER_ERROR && strings.Contains(e.Message, "NullPointerException"))
 }
 
 // isAbnormal tells an answer of 50001 that is the broker's, about a receipt it

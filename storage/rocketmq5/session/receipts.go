@@ -53,18 +53,25 @@ func (s *Session) Ack(ctx context.Context, topic, group string, entries []Entry)
 
 // ChangeInvisible makes a message invisible to its group for that long from now,
 // also for less than a receive may ask for: about a second gives it back. It
-// returns the receipt that replaces the old one.
-func (s *Session) ChangeInvisible(ctx context.Context, topic, group string, e Entry, d time.Duration) (receipt string, err error) {
+// returns the receipt that replaces the old one. It is a consumer's call, since
+// proxies fail for a client that has no telemetry stream.
+func (c *Consumer) ChangeInvisible(ctx context.Context, e Entry, d time.Duration) (receipt string, err error) {
 	const op = "change of the invisible time"
+	if _, err := c.Ready(ctx); err != nil {
+		return "", err
+	}
 	var res *v2.ChangeInvisibleDurationResponse
-	err = s.unary(ctx, op, s.id, func(ctx context.Context) (st *v2.Status, err error) {
-		res, err = s.rpc.ChangeInvisibleDuration(ctx, &v2.ChangeInvisibleDurationRequest{
-			Group: s.resource(group), Topic: s.resource(topic), ReceiptHandle: e.Receipt, MessageId: e.MessageID,
+	err = c.s.unary(ctx, op, c.id, func(ctx context.Context) (st *v2.Status, err error) {
+		res, err = c.s.rpc.ChangeInvisibleDuration(ctx, &v2.ChangeInvisibleDurationRequest{
+			Group: c.s.resource(c.group), Topic: c.s.resource(c.topic), ReceiptHandle: e.Receipt, MessageId: e.MessageID,
 			InvisibleDuration: durationpb.New(d),
 		})
 		return res.GetStatus(), err
 	})
 	if err != nil {
+		if hasForgotten(err) {
+			c.Reset()
+		}
 		return "", err
 	}
 	return res.GetReceiptHandle(), nil

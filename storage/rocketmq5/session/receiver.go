@@ -19,6 +19,11 @@ const (
 	// shortWait is the least that a Pop waits: for the broker's answer, which
 	// only comes at once when there is a message.
 	shortWait = 250 * time.Millisecond
+	// second is how long after the first receive at a broker a second one
+	// begins. A message that arrives between a broker's look at its queues and
+	// its noting that somebody waits wakes nobody: with two that begin apart
+	// one is always noted.
+	second = 300 * time.Millisecond
 	// failWait is how long all brokers must have failed until a Pop says so.
 	failWait = 3 * time.Second
 	// Nack is the invisible time that gives a message back.
@@ -54,6 +59,7 @@ type brokerCalls struct {
 	fails     int // in a row
 	failed    time.Time
 	notBefore time.Time
+	began     time.Time // the last one
 	err       error
 	attempt   string // of a call that broke: what it popped comes again under this name
 }
@@ -198,7 +204,7 @@ func (r *Receiver) giveBack(msgs []*v2.Message) {
 		defer r.c.s.wg.Done()
 		for _, m := range msgs {
 			sys := m.GetSystemProperties()
-			_, err := r.c.s.ChangeInvisible(r.c.s.ctx, r.c.topic, r.c.group, Entry{sys.GetMessageId(), sys.GetReceiptHandle()}, Nack)
+			_, err := r.c.ChangeInvisible(r.c.ctx, Entry{sys.GetMessageId(), sys.GetReceiptHandle()}, Nack)
 			if err != nil && !errors.Is(err, ErrClosed) { // it comes again when its time is over
 				r.c.s.o.Logger.Debug("a message that came too late could not be given back", "group", r.c.group, "error", err)
 			}
@@ -240,8 +246,8 @@ func (r *Receiver) look(brokers []string, most int, wait time.Duration) (out []*
 	return nil, r.wake, again, nil
 }
 
-// ask begins receives: one at each broker at least, and more, while what they
-// may bring is less than what is wanted. mu is held.
+// ask begins receives: one at each broker at least, a second one a little later,
+// and more, while what they may bring is less than what is wanted. mu is held.
 func (r *Receiver) ask(brokers []string, now time.Time, poll time.Duration) (again time.Duration) {
 	again = time.Minute
 	for round := 0; round < mostCalls; round++ {
@@ -256,7 +262,7 @@ func (r *Receiver) ask(brokers []string, now time.Time, poll time.Duration) (aga
 				continue
 			}
 			room := r.want - r.capacity - len(r.ready)
-			if b.calls > round || b.calls >= b.most || b.calls > 0 && room <= 0 {
+			if b.calls > round || b.calls > 0 && (b.calls >= b.most || room <= 0) && !b.wantsSecond(now, &again) {
 				continue
 			}
 			r.begin(name, b, min(max(room, 1), MaxReceive), poll)
@@ -265,12 +271,26 @@ func (r *Receiver) ask(brokers []string, now time.Time, poll time.Duration) (aga
 	return again
 }
 
+// wantsSecond tells whether a second receive is due; else again is when it will
+// be.
+func (b *brokerCalls) wantsSecond(now time.Time, again *time.Duration) bool {
+	if b.calls != 1 {
+		return false
+	}
+	wait := second - now.Sub(b.began)
+	if wait > 0 {
+		*again = min(*again, wait)
+	}
+	return wait <= 0
+}
+
 // begin begins one receive. mu is held.
 func (r *Receiver) begin(name string, b *brokerCalls, n int, poll time.Duration) {
 	if !r.c.s.enter() {
 		return
 	}
 	b.calls++
+	b.began = time.Now()
 	r.capacity += n
 	req := ReceiveRequest{Broker: name, Max: n, Invisible: r.invisible, Wait: poll, Attempt: b.attempt}
 	if b.attempt = ""; req.Attempt == "" {

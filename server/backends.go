@@ -48,8 +48,10 @@ func (s *Server) openBackend(ctx context.Context) (storage.Backend, error) {
 		return s.openKafka(ctx)
 	case StorageRocketMQ4:
 		return s.openRocketMQ4(ctx)
+	case StorageRocketMQ5:
+		return s.openRocketMQ5()
 	}
-	return nil, fmt.Errorf("storage %q is not built yet: choose %s or %s", s.cfg.Storage, StorageEmbedded, StorageMemory)
+	return nil, fmt.Errorf("storage %q is unknown", s.cfg.Storage)
 }
 
 // openKafka connects to Kafka; the pull offsets are kept beside the ack offsets.

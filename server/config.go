@@ -41,7 +41,7 @@ type Config struct {
 	Data string `key:"data"`
 
 	// Storage is the log that holds the events: embedded, memory, kafka or
-	// rocketmq4. Default embedded. rocketmq5 is not built yet.
+	// rocketmq4 or rocketmq5. Default embedded.
 	Storage string `key:"storage"`
 
 	// Sync says whether a publish and an ack are on the disk before they are
@@ -63,6 +63,8 @@ type Config struct {
 	Kafka KafkaConfig `key:"kafka"`
 	// RocketMQ4 says how to reach RocketMQ; for storage=rocketmq4.
 	RocketMQ4 RocketMQ4Config `key:"rocketmq4"`
+	// RocketMQ5 says how to reach RocketMQ 5; for storage=rocketmq5.
+	RocketMQ5 RocketMQ5Config `key:"rocketmq5"`
 	// TLS secures the listeners.
 	TLS TLSConfig `key:"tls"`
 	// Auth says who may do what.
@@ -325,6 +327,7 @@ func Defaults() Config {
 			MaxInFlightBytes: ByteWindow{Default: 16 * MiB, Max: GiB},
 		},
 		Kafka:      KafkaConfig{Format: "frame"},
+		RocketMQ5:  RocketMQ5Config{Invisible: 30 * time.Second},
 		Drain:      DrainConfig{Grace: 10 * time.Second},
 		Shutdown:   ShutdownConfig{Grace: 5 * time.Second},
 		Subscriber: SubscriberConfig{Expiry: 14 * 24 * time.Hour},

@@ -68,7 +68,17 @@ func TestValidate(t *testing.T) {
 		{"wildcard advertised", func(c *Config) { c.Advertise = "[::]:7460" }, []string{"advertise: ", "no particular host"}},
 		{"advertised without port", func(c *Config) { c.Advertise = "mesh" }, []string{"advertise: ", "host:port"}},
 		{"storage unknown", func(c *Config) { c.Storage = "disk" }, []string{"storage: ", `"disk"`, "embedded, memory, kafka"}},
-		{"storage not built", func(c *Config) { c.Storage = StorageRocketMQ5 }, []string{"storage: rocketmq5 is not built yet"}},
+		{"rocketmq5 without proxies", func(c *Config) { c.Storage = StorageRocketMQ5 }, []string{"rocketmq5.endpoints: it is empty"}},
+		{"rocketmq5", func(c *Config) { c.Storage, c.RocketMQ5.Endpoints = StorageRocketMQ5, "p1:8081,p2:8081" }, nil},
+		{"rocketmq5 invisible too short", func(c *Config) {
+			c.Storage, c.RocketMQ5.Endpoints, c.RocketMQ5.Invisible = StorageRocketMQ5, "p:8081", time.Second
+		}, []string{"rocketmq5.invisible: 1s", "10s to 12h"}},
+		{"rocketmq5 key without a secret", func(c *Config) {
+			c.Storage, c.RocketMQ5.Endpoints, c.RocketMQ5.AccessKey = StorageRocketMQ5, "p:8081", "me"
+		}, []string{"rocketmq5.access-key: ", "rocketmq5.secret-file"}},
+		{"rocketmq5 secret without a key", func(c *Config) {
+			c.Storage, c.RocketMQ5.Endpoints, c.RocketMQ5.SecretFile = StorageRocketMQ5, "p:8081", "/secret"
+		}, []string{"rocketmq5.access-key: "}},
 		{"kafka without brokers", func(c *Config) { c.Storage = StorageKafka }, []string{"kafka.brokers: it is empty"}},
 		{"kafka", func(c *Config) { c.Storage, c.Kafka.Brokers = StorageKafka, "b1:9092,b2:9092" }, nil},
 		{"kafka login without a password", func(c *Config) {

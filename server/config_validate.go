@@ -132,7 +132,7 @@ func (c Config) checkStorage(p *problems) {
 	case StorageRocketMQ4:
 		c.checkRocketMQ4(p)
 	case StorageRocketMQ5:
-		p.add("storage", "%s is not built yet: use %s, %s, %s or %s", c.Storage, StorageEmbedded, StorageKafka, StorageRocketMQ4, StorageMemory)
+		c.checkRocketMQ5(p)
 	}
 	if c.Data == "" {
 		p.add("data", "it is empty: name a directory")

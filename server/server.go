@@ -214,7 +214,7 @@ func (s *Server) dispatchConfig() dispatch.Config {
 	cfg := dispatch.Config{
 		InstanceID: s.core.id, InstanceURL: s.advertise(), Refresh: s.cfg.Topics.Refresh,
 		EncodeNotice: rpc.EncodeNotice, Logger: s.log,
-		MemoryLimit: int64(s.cfg.MemoryLimit()), Expiry: s.cfg.Subscriber.Expiry,
+		MemoryLimit: int64(s.cfg.MemoryLimit()), Expiry: s.cfg.Subscriber.Expiry, Invisible: s.cfg.RocketMQ5.Invisible,
 	}
 	if s.tracing != nil {
 		cfg.Tracer = s.tracing

@@ -118,7 +118,7 @@ func TestConfigErrors(t *testing.T) {
 		{"no durations", "", nil, []string{"--delivery.backoff", "1s,x"}, []string{`flag --delivery.backoff: "x" is no duration`}},
 		{"beyond a limit", "", nil, []string{"--topics.partitions", "2000"}, []string{"topics.partitions: 2000 is out of range: 1 to 1024"}},
 		{"exposed", "", nil, []string{"--listen", "0.0.0.0:7460"}, []string{"listen: other machines can reach 0.0.0.0:7460", "insecure=true"}},
-		{"not built", "", nil, []string{"--storage", "rocketmq5"}, []string{"storage: rocketmq5 is not built yet"}},
+		{"without a proxy", "", nil, []string{"--storage", "rocketmq5"}, []string{"rocketmq5.endpoints: it is empty"}},
 		{"several", "lisen: x\n", []string{"ACKMESH_X=1"}, []string{"--sync=x"}, []string{"lisen", "ACKMESH_X", "--sync"}},
 	}
 	for _, tt := range tests {

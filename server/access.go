@@ -144,6 +144,7 @@ type nobody struct{}
 
 var errNobody = auth.Unauthenticated()
 
+func (nobody) Name() string                      { return "" }
 func (nobody) Publish(string) error              { return errNobody }
 func (nobody) Client(string) error               { return errNobody }
 func (nobody) Subscribe(string, string) error    { return errNobody }
@@ -195,7 +196,7 @@ func checkNames(req any) error {
 func needsTopic(req any) bool {
 	switch req.(type) {
 	case *pb.CreateTopicRequest, *pb.DeleteTopicRequest, *pb.DeleteSubscriberRequest, *pb.ResetOffsetRequest,
-		*pb.ListDeadLettersRequest, *pb.ReplayDeadLettersRequest, *pb.PurgeDeadLettersRequest:
+		*pb.ListDeadLettersRequest, *pb.ReplayDeadLettersRequest, *pb.PurgeDeadLettersRequest, *pb.RebuildDeadLettersRequest:
 		return true
 	}
 	return false

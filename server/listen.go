@@ -126,7 +126,7 @@ type edge struct {
 // bind gives the services what they work on.
 func (e *edge) bind(c *core) {
 	e.mesh.Bind(c.pub, c.d, e.s.limits(), e.s.authorizer())
-	e.admin.Bind(c.backend, c.store, c.d)
+	e.admin.Bind(admin.Parts{Backend: c.backend, Store: c.store, Dispatcher: c.d, Limits: c.limits, Instance: e.s})
 }
 
 func (e *edge) wait() { e.mesh.Wait() }

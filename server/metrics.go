@@ -46,6 +46,13 @@ func gauge(out chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels .
 	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
+func indicator(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // totals are those of the whole instance.
 func (c *collector) totals(out chan<- prometheus.Metric) {
 	m, p := c.s.core.d.Metrics, c.s.core.pub.Metrics()
@@ -57,6 +64,8 @@ func (c *collector) totals(out chan<- prometheus.Metric) {
 		{"publish_duplicates_total", "Events answered with the place of an earlier one of the same source and id.", &p.Duplicates},
 		{"publish_refused_total", "Events that were not legal.", &p.Refused},
 		{"publish_failed_total", "Events that could not be stored.", &p.Failed},
+		{"publish_rate_limited_total", "Events of publish requests that a rate limit refused.", &c.s.core.limits.Refused},
+		{"deliver_rate_limited_total", "Turns of deliveries that a rate limit put off.", &c.s.core.limits.Paused},
 		{"delivered_bytes_total", "Bytes of deliveries handed to streams.", &m.DeliveredBytes},
 		{"ack_timeouts_total", "Deliveries whose ack deadline passed.", &m.Timeouts},
 		{"dead_letter_failures_total", "Dead letters that could not be written, to be tried again.", &m.DeadFailures},
@@ -77,6 +86,8 @@ func (c *collector) totals(out chan<- prometheus.Metric) {
 	}
 	popMetrics(out, &m.Pop)
 	gauge(out, describe("streams", "Live Subscribe streams."), float64(m.StreamsLive.Load()))
+	gauge(out, describe("drained", "1 while an operator has drained the instance."), indicator(c.s.drained()))
+	gauge(out, describe("rate_limits", "Rate limits that operators have set."), float64(len(c.s.core.limits.Rules())))
 	gauge(out, describe("queued_bytes", "Bytes of deliveries that wait for their stream."), float64(m.QueuedBytes.Load()))
 	gauge(out, describe("window_bytes", "Bytes of records held in memory for subscribers."), float64(m.WindowBytes.Load()))
 	count, sum, buckets := m.AckLatency.Read()

@@ -24,7 +24,7 @@ import (
 	"github.com/ackmesh/ackmesh/server/audit"
 	"github.com/ackmesh/ackmesh/server/auth"
 	"github.com/ackmesh/ackmesh/server/dispatch"
-	"github.com/ackmesh/ackmesh/server/recommend"
+	"github.com/ackmesh/ackmesh/server/ratelimit"
 	"github.com/ackmesh/ackmesh/server/rpc"
 	"github.com/ackmesh/ackmesh/server/tracing"
 	"github.com/ackmesh/ackmesh/storage"
@@ -61,9 +61,12 @@ type Server struct {
 	grpc   *grpc.Server
 	admin  *grpc.Server
 	edge   *edge
-	ready  atomic.Bool
+	ready  atomic.Bool // as state.ready, for who asks with each call
 	addr   atomic.Pointer[Addresses]
 	up     chan struct{} // closed once ready
+
+	stateMu sync.Mutex
+	state   serviceState
 
 	meters   *meters
 	security security
@@ -84,6 +87,7 @@ type core struct {
 	guard   guard
 	d       *dispatch.Dispatcher
 	pub     *rpc.Publisher
+	limits  *ratelimit.Limits
 	tokens  *auth.Keeper
 	audit   *audit.Log // nil: only logged
 }
@@ -128,7 +132,7 @@ func (s *Server) Addresses() *Addresses { return s.addr.Load() }
 // streams, no new deliveries; acks are taken for Drain.Grace; positions and
 // cursors are saved; everything is closed. It returns nil after an orderly stop.
 func (s *Server) Run(ctx context.Context) error {
-	s.setHealth(healthpb.HealthCheckResponse_NOT_SERVING)
+	s.change(func(*serviceState) {})
 	if err := s.readSecurity(); err != nil {
 		return err
 	}
@@ -151,8 +155,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // serveUntil is the time between ready and the end.
 func (s *Server) serveUntil(ctx context.Context, failed <-chan error) error {
-	s.ready.Store(true)
-	s.setHealth(healthpb.HealthCheckResponse_SERVING)
+	s.change(func(st *serviceState) { st.ready = true })
 	s.core.guard.onChange(s.diskChanged)
 	a := s.Addresses()
 	s.log.Info("serving", "grpc", a.GRPC, "http", a.HTTP, "admin", a.Admin, "storage", s.core.backend.Name(), "instance", s.core.id)
@@ -192,10 +195,14 @@ func (s *Server) open(ctx context.Context) error {
 	if err = s.openAccess(); err != nil {
 		return err
 	}
+	if c.limits, err = ratelimit.Open(c.store); err != nil {
+		return fmt.Errorf("read the rate limits: %w", err)
+	}
 	if c.d, err = dispatch.New(ctx, s.dispatchConfig(), c.backend, c.store); err != nil {
 		return err
 	}
 	c.pub = rpc.NewPublisher(c.backend, "/ackmesh/"+c.id, seed())
+	c.pub.SetLimits(c.limits)
 	if s.tracing != nil {
 		c.pub.SetTracer(s.tracing)
 	}
@@ -213,7 +220,7 @@ func seed() (b [12]byte) {
 func (s *Server) dispatchConfig() dispatch.Config {
 	cfg := dispatch.Config{
 		InstanceID: s.core.id, InstanceURL: s.advertise(), Refresh: s.cfg.Topics.Refresh,
-		EncodeNotice: rpc.EncodeNotice, Logger: s.log,
+		EncodeNotice: rpc.EncodeNotice, Logger: s.log, Pace: s.core.limits, GoTo: s.goTo,
 		MemoryLimit: int64(s.cfg.MemoryLimit()), Expiry: s.cfg.Subscriber.Expiry, Invisible: s.cfg.RocketMQ5.Invisible,
 	}
 	if s.tracing != nil {
@@ -250,14 +257,6 @@ func (s *Server) advertise() string {
 	return s.cfg.Listen
 }
 
-// instances is what Recommend chooses from: alone, this one.
-func (s *Server) instances() []recommend.Instance {
-	return []recommend.Instance{{
-		ID: s.core.id, URL: s.advertise(), Sampled: true,
-		Load: recommend.Load{Sessions: int(s.core.d.Metrics.StreamsLive.Load())},
-	}}
-}
-
 // services whose health is told beside that of the whole server.
 var services = []string{"", "ackmesh.v1.EventMesh", "ackmesh.v1.Session", "ackmesh.v1.Lite", "ackmesh.v1.Admin"}
 
@@ -269,15 +268,12 @@ func (s *Server) setHealth(st healthpb.HealthCheckResponse_ServingStatus) {
 
 // diskChanged follows the space on the disk: err is why writes are refused.
 func (s *Server) diskChanged(err error) {
+	s.change(func(st *serviceState) { st.disk = err })
 	if err != nil {
 		s.log.Error("writes are refused until there is room again", "error", err)
-		s.setHealth(healthpb.HealthCheckResponse_NOT_SERVING)
 		return
 	}
 	s.log.Info("writes are taken again")
-	if s.ready.Load() {
-		s.setHealth(healthpb.HealthCheckResponse_SERVING)
-	}
 	s.core.d.Unblocked()
 }
 
@@ -285,7 +281,7 @@ func (s *Server) diskChanged(err error) {
 // about Drain.Grace and Shutdown.Grace together.
 func (s *Server) shutdown(stopHTTP func(time.Duration)) error {
 	s.health.Shutdown() // NOT_SERVING before the first stream is closed
-	s.ready.Store(false)
+	s.change(func(st *serviceState) { st.ready = false })
 	c := &s.core
 	if c.guard != nil {
 		c.guard.onChange(nil)

@@ -195,7 +195,7 @@ func (x *access) dialOptions(addr string) ([]grpc.DialOption, error) {
 }
 
 // waitForTurn makes a call again that was too much for the server's rate, after
-// the wait that it asks for.
+// the wait that it asks for, if there is time for that.
 func waitForTurn(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var refused error
 	for {
@@ -207,6 +207,9 @@ func waitForTurn(ctx context.Context, method string, req, reply any, cc *grpc.Cl
 		case err != nil && ctx.Err() != nil && refused != nil:
 			return refused // says more than that time is up
 		default:
+			return err
+		}
+		if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
 			return err
 		}
 		select {

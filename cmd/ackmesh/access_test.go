@@ -173,15 +173,26 @@ func TestWhichToken(t *testing.T) {
 }
 
 // TestWaitsForItsTurn: a command whose calls are too much for the server's rate
-// goes on when it may.
+// goes on when it may, and says so at once when there is no time to wait.
 func TestWaitsForItsTurn(t *testing.T) {
-	m := startMesh(t, t.TempDir(), "--storage", "memory", "--limits.resets-per-second", "20")
-	m.run(t, "subscribe", "--topic", "t", "--client", "c", "--idle-exit", "1ms").want(t, exitOK)
-	saved := m.run(t, "offsets", "export")
-	saved.want(t, exitOK, "client/c")
-	path := save(t, "saved", strings.Repeat(saved.out, 12)) // 48 positions, of which 40 go at once
+	imports := func(rate string, times int) (m *mesh, path string) {
+		m = startMesh(t, t.TempDir(), "--storage", "memory", "--limits.resets-per-second", rate)
+		m.run(t, "subscribe", "--topic", "t", "--client", "c", "--idle-exit", "1ms").want(t, exitOK)
+		saved := m.run(t, "offsets", "export")
+		saved.want(t, exitOK, "client/c")
+		return m, save(t, "saved", strings.Repeat(saved.out, times)) // of 4 partitions
+	}
+	m, path := imports("20", 12)
+	begin := time.Now()
 	m.run(t, "offsets", "import", path).want(t, exitOK, "48 positions were set")
-	m.run(t, "offsets", "import", path, "--timeout", "100ms").want(t, exitFailed) // no time to wait
+	if took := time.Since(begin); took < 400*time.Millisecond { // 40 go at once, 8 more at 20 a second
+		t.Errorf("48 positions were set in %v", took)
+	}
+	m, path = imports("0.01", 1)
+	m.run(t, "offsets", "import", path, "--timeout", "30s").want(t, exitFailed, "RESOURCE_EXHAUSTED", "0.01 resets a second")
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("it waited %v for what takes 100 s", took)
+	}
 }
 
 func TestBadTLSFlags(t *testing.T) {

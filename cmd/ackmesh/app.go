@@ -131,6 +131,7 @@ and keeps for each subscriber what it has finished.
 	root.AddCommand(
 		a.serveCommand(), a.publishCommand(), a.subscribeCommand(),
 		a.topicsCommand(), a.offsetsCommand(), a.subscribersCommand(), a.clientsCommand(), a.dlqCommand(), a.recommendCommand(),
+		a.rateLimitCommand(), a.drainCommand(),
 		a.tokenCommand(), a.versionCommand(),
 	)
 	return root

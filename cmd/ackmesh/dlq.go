@@ -15,12 +15,12 @@ func (a *app) dlqCommand() *cobra.Command {
 	t := new(target)
 	cmd := &cobra.Command{
 		Use:   "dlq",
-		Short: "List, show, replay and purge dead letters",
+		Short: "List, show, replay, purge and rebuild dead letters",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  needsCommand,
 	}
 	a.adminFlags(cmd, t)
-	cmd.AddCommand(a.dlqList(t), a.dlqShow(t), a.dlqReplay(t), a.dlqPurge(t))
+	cmd.AddCommand(a.dlqList(t), a.dlqShow(t), a.dlqReplay(t), a.dlqPurge(t), a.dlqRebuild(t))
 	return cmd
 }
 
@@ -165,6 +165,33 @@ until retention drops it. Give ids, or --all.`,
 	}
 	letterFlags(cmd, &topic, &subscriber)
 	cmd.Flags().BoolVar(&all, "all", false, "all that match")
+	return cmd
+}
+
+func (a *app) dlqRebuild(t *target) *cobra.Command {
+	var topic string
+	cmd := &cobra.Command{
+		Use:   "rebuild",
+		Short: "Add to the list what the topic of dead letters holds and the list lacks",
+		Long: `Read the topic of dead letters and add to the list what it lacks: after the data
+directory was lost, or on an instance that did not see them die. What was
+replayed or purged here does not come back.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return t.admin(cmd.Context(), func(ctx context.Context, admin ackmeshv1.AdminClient) error {
+				answer, err := admin.RebuildDeadLetters(ctx, &ackmeshv1.RebuildDeadLettersRequest{Topic: topic})
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(a.out, "%d dead letters were found, %d of them were added\n", answer.GetFound(), answer.GetAdded())
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&topic, "topic", "", "the topic whose records died")
+	if err := cmd.MarkFlagRequired("topic"); err != nil {
+		panic(err) // the flag was added above
+	}
 	return cmd
 }
 

@@ -19,6 +19,7 @@ import (
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 	"github.com/ackmesh/ackmesh/offsetstore"
 	"github.com/ackmesh/ackmesh/server/dispatch"
+	"github.com/ackmesh/ackmesh/server/ratelimit"
 	"github.com/ackmesh/ackmesh/server/rpc"
 	"github.com/ackmesh/ackmesh/storage"
 )
@@ -26,15 +27,25 @@ import (
 // Service answers Admin calls of one instance. Bind it before use.
 type Service struct {
 	pb.UnimplementedAdminServer
-	backend storage.Backend
-	store   offsetstore.Store
-	d       *dispatch.Dispatcher
+	backend  storage.Backend
+	store    offsetstore.Store
+	d        *dispatch.Dispatcher
+	limits   *ratelimit.Limits
+	instance Instance
 }
 
-// Bind gives s what it serves, which stays the caller's. It must be called
-// before the first call.
-func (s *Service) Bind(backend storage.Backend, store offsetstore.Store, d *dispatch.Dispatcher) {
-	s.backend, s.store, s.d = backend, store, d
+// Parts are what the calls work on. They stay the caller's.
+type Parts struct {
+	Backend    storage.Backend
+	Store      offsetstore.Store
+	Dispatcher *dispatch.Dispatcher
+	Limits     *ratelimit.Limits
+	Instance   Instance
+}
+
+// Bind gives s what it serves. It must be called before the first call.
+func (s *Service) Bind(p Parts) {
+	s.backend, s.store, s.d, s.limits, s.instance = p.Backend, p.Store, p.Dispatcher, p.Limits, p.Instance
 }
 
 // fail turns an error into the status that the caller gets.

@@ -57,6 +57,7 @@ var needs = map[string]Need{
 	pb.Admin_ListClients_FullMethodName:       NeedAdminRead,
 	pb.Admin_GetOffsets_FullMethodName:        NeedAdminRead,
 	pb.Admin_ListDeadLetters_FullMethodName:   NeedAdminRead,
+	pb.Admin_ListRateLimits_FullMethodName:    NeedAdminRead,
 }
 
 // NeedOf says what a method needs. One that is not known needs the most.

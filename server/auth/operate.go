@@ -45,7 +45,8 @@ func (c *Caller) Operate(req any) error {
 // lists tells whether a request only lists, so that Hide applies to its answer.
 func lists(req any) bool {
 	switch req.(type) {
-	case *pb.ListTopicsRequest, *pb.ListSubscribersRequest, *pb.ListClientsRequest, *pb.GetOffsetsRequest, *pb.ListDeadLettersRequest:
+	case *pb.ListTopicsRequest, *pb.ListSubscribersRequest, *pb.ListClientsRequest, *pb.GetOffsetsRequest,
+		*pb.ListDeadLettersRequest, *pb.ListRateLimitsRequest:
 		return true
 	}
 	return false
@@ -117,6 +118,10 @@ func (c *Caller) Hide(answer any) error {
 	case *pb.ListDeadLettersResponse:
 		a.DeadLetters = slices.DeleteFunc(a.DeadLetters, func(l *pb.DeadLetter) bool {
 			return !g.seesSubscriber(l.GetTopic(), l.GetSubscriber())
+		})
+	case *pb.ListRateLimitsResponse: // those that concern all show to who may read: they bound the caller too
+		a.RateLimits = slices.DeleteFunc(a.RateLimits, func(l *pb.RateLimit) bool {
+			return l.GetTopic() != "" && !g.Topics.Match(l.GetTopic()) || l.GetClientId() != "" && !g.Clients.Match(l.GetClientId())
 		})
 	case *pb.ListClientsResponse:
 		a.Clients = slices.DeleteFunc(a.Clients, func(cl *pb.Client) bool { return !g.Clients.Match(cl.GetClientId()) })

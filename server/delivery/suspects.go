@@ -28,9 +28,12 @@ func (m *Machine) armable() (*pool, int) {
 	return nil, 0
 }
 
-// Quiesce stops the arming of retries for good: the shell sends nothing more.
-// So nothing is counted as sent that is not. Answers are taken as before.
+// Quiesce stops the arming of retries, until Resume: the shell sends nothing
+// more. So nothing is counted as sent that is not. Answers are taken as before.
 func (m *Machine) Quiesce() { m.quiesced = true }
+
+// Resume ends what Quiesce began.
+func (m *Machine) Resume() { m.quiesced = false }
 
 // Disarm takes back that retries are armed, when nobody is left to send them to:
 // they have not been sent, so they are not counted as sent, and after a restart

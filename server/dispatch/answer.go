@@ -325,18 +325,26 @@ func (s *Stream) again(b *binding, p *part, epoch, first, mask, held uint64) {
 	s.signal()
 }
 
+// meanBytes is about what one delivery of the binding takes. What each took is
+// forgotten with its ack. s.mu is held.
+func (b *binding) meanBytes() int64 { return b.sentB / max(b.sentN, 1) }
+
 // restore puts deliveries into the table again. s.mu is held.
 func (s *Stream) restore(b *binding, p *part, epoch, first, mask, held uint64) {
-	b.used += bits.OnesCount64(held)
+	n := bits.OnesCount64(held)
+	bytes := int64(n) * b.meanBytes()
+	b.used += n
+	s.bytes += bytes
 	i := s.find(first)
 	if i < len(s.table) && s.table[i].first == first {
 		e := s.table[i]
 		e.n = max(e.n, bits.Len64(mask))
 		e.mask |= mask
 		e.held |= held
+		e.bytes += bytes
 		return
 	}
-	e := &outBatch{first: first, n: bits.Len64(mask), mask: mask, held: held, epoch: epoch, b: b, p: p}
+	e := &outBatch{first: first, n: bits.Len64(mask), mask: mask, held: held, bytes: bytes, epoch: epoch, b: b, p: p}
 	s.table = append(s.table, nil)
 	copy(s.table[i+1:], s.table[i:])
 	s.table[i] = e

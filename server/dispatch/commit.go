@@ -26,16 +26,18 @@ func (l *loop) commit(p *part, now time.Time) {
 	v.Log = p.log
 	v.Absent = p.absent(now)
 	p.inCommit = v
-	txn := &offsetstore.Txn{Puts: []offsetstore.Put{{Key: p.key, Value: v}}, Sets: p.letters}
+	txn := &offsetstore.Txn{Puts: []offsetstore.Put{{Key: p.key, Value: v}}}
+	p.burials.into(p.key, txn)
 	l.pop.record(v, txn)
-	p.lettersInCommit, p.letters = p.letters, nil
 	l.d.store.Submit(txn, func(err error) {
 		l.post(event{kind: evCommitted, p: p, err: err})
 	})
 }
 
 // unsaved tells whether the part has something to commit.
-func (p *part) unsaved() bool { return p.m.Dirty() || p.l.pop.unsaved() || p.left && !p.lost }
+func (p *part) unsaved() bool {
+	return p.m.Dirty() || !p.burials.idle() || p.l.pop.unsaved() || p.left && !p.lost
+}
 
 // absent is the value's Absent: since when no stream is attached.
 func (p *part) absent(now time.Time) int64 {
@@ -51,10 +53,9 @@ func (p *part) absent(now time.Time) int64 {
 func (l *loop) committed(p *part, err error, now time.Time) {
 	p.committing = false
 	if err != nil {
-		p.letters = append(p.lettersInCommit, p.letters...)
 		l.commitFailed(p, err, now)
 	}
-	p.lettersInCommit = nil
+	l.interred(p, err == nil)
 	answers := p.m.EndCommit(now, err == nil)
 	if err == nil { // first the positions: a stream that ends goes with its last answer
 		l.tellPosition(p, answers)

@@ -92,6 +92,8 @@ func (l *loop) restart(p *part, epoch uint64, at int64, topicID string) {
 	for _, a := range p.atts {
 		a.b.s.outdate(a.b, p)
 	}
+	p.burials.drop(p.key)
+	p.wide = nil
 	p.log.TopicID = topicID
 	p.marked = 0
 	l.touch(p)

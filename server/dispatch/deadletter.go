@@ -10,12 +10,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/ackmesh/ackmesh/frame"
 	"github.com/ackmesh/ackmesh/offsetstore"
-	"github.com/ackmesh/ackmesh/server/delivery"
 	"github.com/ackmesh/ackmesh/storage"
 )
 
@@ -79,119 +77,6 @@ func letterID(key offsetstore.Key, off int64, epoch uint64) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// bury writes the dead letters that the machine yields, each by a job of its
-// own, and finishes them once they are durable.
-func (l *loop) bury(p *part, now time.Time) {
-	if l.d.blocked() {
-		return
-	}
-	if l.pop != nil {
-		l.pop.bury(p, now)
-		return
-	}
-	for _, dead := range p.m.Dead() {
-		let := Letter{
-			ID: letterID(p.key, dead.Offset, p.m.Epoch()), Topic: p.key.Topic, Subscriber: p.key.Subscriber.String(),
-			Partition: p.key.Partition, Offset: dead.Offset, Epoch: p.m.Epoch(),
-			Reason: dead.Reason, Detail: dead.Detail, Attempts: dead.Attempts, Time: now.UnixMilli(),
-		}
-		l.dig(grave{p, dead, let, l.d.writeLetter})
-	}
-}
-
-const (
-	// maxDigging is how many dead letters one loop has written at a time, so
-	// that the many of one partition do not hold up the few of another.
-	maxDigging = 4
-	// digPatience is how long a part whose last stream has left is kept for the
-	// dead letters that are being written.
-	digPatience = 5 * time.Second
-)
-
-// grave is a dead letter to be written.
-type grave struct {
-	p     *part
-	dead  delivery.Dead
-	let   Letter
-	write func(context.Context, *Letter) error
-}
-
-// dig has a dead letter written, at once or when those before it are.
-func (l *loop) dig(g grave) {
-	g.p.graves++
-	l.graves = append(l.graves, g)
-	l.digOn()
-}
-
-func (l *loop) digOn() {
-	for l.digging < maxDigging && len(l.graves) > 0 {
-		g := l.graves[0]
-		l.graves[0] = grave{}
-		l.graves = l.graves[1:]
-		l.digging++
-		l.d.diggers.do(func(ctx context.Context) {
-			err := g.write(ctx, &g.let)
-			l.post(event{kind: evCall, call: func() {
-				l.digging--
-				l.digOn()
-				l.buried(g.p, g.dead, g.let, err)
-			}})
-		})
-	}
-}
-
-// buried finishes a dead letter that is durable, or has it tried again.
-func (l *loop) buried(p *part, dead delivery.Dead, let Letter, err error) {
-	p.graves--
-	l.touch(p)
-	if l.parts[p.key.Subscriber] != p || p.m.Epoch() != let.Epoch {
-		return
-	}
-	if err != nil {
-		l.d.Metrics.DeadFailures.Add(1)
-		l.d.warn("dead letter could not be written, trying again", "topic", let.Topic, "partition", let.Partition, "offset", let.Offset, "subscriber", let.Subscriber, "error", err)
-		retry := time.Now().Add(time.Second)
-		l.undead = append(l.undead, undead{p, dead.Offset, retry})
-		l.note(retry)
-		return
-	}
-	l.d.Metrics.DeadLettered.Add(1)
-	p.counts.DeadLettered.Add(1)
-	raw, err := json.Marshal(let)
-	if err != nil {
-		l.d.warn("dead letter has no ledger entry", "id", let.ID, "error", err)
-	} else {
-		p.letters = append(p.letters, offsetstore.Record{Space: ledgerSpace, Key: let.key(), Value: raw})
-	}
-	p.m.Finish(dead.Offset)
-	l.touch(p)
-	l.enlist(p)
-}
-
-// undead is a dead letter to be tried again.
-type undead struct {
-	p   *part
-	off int64
-	at  time.Time
-}
-
-// revive gives dead letters that could not be written back to their machines.
-func (l *loop) revive(now time.Time) {
-	kept := l.undead[:0]
-	for _, u := range l.undead {
-		switch {
-		case l.parts[u.p.key.Subscriber] != u.p:
-		case now.Before(u.at):
-			kept = append(kept, u)
-			l.note(u.at)
-		default:
-			u.p.m.Undead(u.off)
-			l.touch(u.p)
-		}
-	}
-	l.undead = kept
-}
-
 // ledgerPrefix is what the keys of a topic's letters begin with.
 func ledgerPrefix(topic string) string { return fmt.Sprintf("%d:%s", len(topic), topic) }
 
@@ -200,7 +85,13 @@ func (let *Letter) key() string {
 	return fmt.Sprintf("%s%016x%s", ledgerPrefix(let.Topic), let.Time, let.ID)
 }
 
-// writeLetter notes the intent, then publishes the letter.
+// encode is the letter as the store keeps it.
+func (let *Letter) encode() []byte {
+	raw, _ := json.Marshal(let) // numbers and text always encode
+	return raw
+}
+
+// writeLetter publishes a letter whose intent is durable.
 func (d *Dispatcher) writeLetter(ctx context.Context, let *Letter) error {
 	if strings.HasSuffix(let.Topic, DeadLetterSuffix) {
 		return nil // dead letters have no dead letters: it stays where it is

@@ -49,6 +49,11 @@ type Config struct {
 	// keeps them from others at a time; they are renewed in time. 10 s to 12 h,
 	// default 30 s.
 	Invisible time.Duration
+	// Pace bounds how fast deliveries are made; nil: nothing does.
+	Pace Pace
+	// GoTo says where a client should go that cannot stay here; nil, and not
+	// ok: nowhere in particular.
+	GoTo func(clientID string) (at Instance, ok bool)
 	// EncodeNotice writes a whole SubscribeResponse with a Notice.
 	EncodeNotice func(Notice) []byte
 	// Tracer follows deliveries. Default: nobody does, at no cost.
@@ -100,11 +105,14 @@ type Dispatcher struct {
 	counts  countTable
 
 	nextStream atomic.Uint64
+	squeezed   atomic.Int64 // when all partitions were last asked for memory, ns since start
+	start      time.Time
 	batches    sync.Pool
 	readers    readerPool // of what is behind the partitions' windows
 	diggers    readerPool // write dead letters
 	locks      subscriberLocks
 	look       chan struct{}
+	forgetting chan struct{} // held by who takes letters off the ledger
 	stopCtx    context.Context
 	stopFn     context.CancelFunc
 	wg         sync.WaitGroup
@@ -131,8 +139,8 @@ func New(ctx context.Context, cfg Config, backend storage.Backend, store offsets
 	d := &Dispatcher{
 		cfg: cfg.withDefaults(), backend: backend, store: store, Metrics: &Metrics{},
 		topics: map[string]*topic{}, streams: map[delivery.StreamID]*Stream{}, owners: map[ownerKey]*binding{},
-		look: make(chan struct{}, 1),
-		rnd:  rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		look: make(chan struct{}, 1), forgetting: make(chan struct{}, 1), start: time.Now(),
+		rnd: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
 	var err error
 	if d.pop, err = popLogOf(backend); err != nil {

@@ -30,12 +30,13 @@ type encoder struct {
 	traces   []Traced
 	finished int  // records that were finished instead of sent
 	refused  bool // a record did not fit the stream's window
+	passed   bool // a record was left to another stream, which takes larger ones
 }
 
 func (e *encoder) begin(p *part, a *attachment, slots int, room int64, now time.Time) {
 	e.p, e.a, e.slots, e.room, e.now = p, a, slots, room, now
 	e.offs, e.idPos = e.offs[:0], e.idPos[:0]
-	e.again, e.finished, e.refused = 0, 0, false
+	e.again, e.finished, e.refused, e.passed = 0, 0, false, false
 	e.want = 0
 	e.causes = [delivery.Causes]int{}
 	e.traces = e.traces[:0]

@@ -131,14 +131,6 @@ func (d *Dispatcher) Purge(ctx context.Context, q LetterQuery) (int64, error) {
 	return n, nil
 }
 
-func (d *Dispatcher) forgetLetters(ctx context.Context, list []Letter) error {
-	txn := &offsetstore.Txn{}
-	for _, let := range list {
-		txn.Unsets = append(txn.Unsets, offsetstore.Record{Space: ledgerSpace, Key: let.key()})
-	}
-	return offsetstore.Commit(ctx, d.store, txn)
-}
-
 // ErrBusy: the subscriber has live streams.
 var ErrBusy = errors.New("subscriber has live streams")
 
@@ -160,6 +152,12 @@ func (d *Dispatcher) DeleteSubscriber(ctx context.Context, topic string, key off
 		if k.Subscriber == key {
 			txn.Deletes = append(txn.Deletes, k)
 		}
+		return true
+	}); err != nil {
+		return err
+	}
+	if err := d.store.ScanRecords(intentSpace, subscriberIntents(topic, key), "", func(k string, _ []byte) bool {
+		txn.Unsets = append(txn.Unsets, offsetstore.Record{Space: intentSpace, Key: k})
 		return true
 	}); err != nil {
 		return err

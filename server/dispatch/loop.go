@@ -179,6 +179,7 @@ func (l *loop) turn(now time.Time) {
 	l.revive(now)
 	l.serveReady(now)
 	l.settle(now)
+	l.tidy()
 	l.readAhead()
 }
 
@@ -376,7 +377,7 @@ func (l *loop) retire(p *part, now time.Time) {
 	if len(p.atts) > 0 || p.committing || (p.unsaved() && !p.lost) || l.frozen[p.key.Subscriber] != nil {
 		return
 	}
-	if p.graves > 0 && now.Before(p.leftAt.Add(digPatience)) {
+	if p.burials.graves > 0 && now.Before(p.leftAt.Add(digPatience)) {
 		p.deadline = p.leftAt.Add(digPatience)
 		l.note(p.deadline)
 		return

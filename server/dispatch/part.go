@@ -20,6 +20,9 @@ type part struct {
 	atts   []*attachment
 	counts *Counts
 	cursor int // where the search for a free stream begins
+	// wide are the records that wait for a stream that takes messages of their
+	// size; nil: none do.
+	wide map[int64]int
 
 	queued     bool // in loop.ready
 	waiting    bool // in loop.hungry: wants records that are not in the window
@@ -27,17 +30,15 @@ type part struct {
 	touched    bool // in loop.touched: look at its commits and deadline
 	deadline   time.Time
 	inCommit   offsetstore.Value // of the last Snapshot
-	// letters are ledger entries to be written with the next commit.
-	letters, lettersInCommit []offsetstore.Record
-	told                     position // what streams were told of last
-	lastAck                  time.Time
-	absentAt                 int64 // ms; the value's Absent
-	retryAt                  time.Time
-	aboveSince               time.Time // the position is above the log's maximum since then
-	graves                   int       // dead letters being written, or to be
-	leftAt                   time.Time // when the last stream left
-	left                     bool      // the last stream has gone: commit when
-	lost                     bool      // what is not committed may be dropped: a commit failed and nobody is here
+	burials    burials
+	told       position // what streams were told of last
+	lastAck    time.Time
+	absentAt   int64 // ms; the value's Absent
+	retryAt    time.Time
+	aboveSince time.Time // the position is above the log's maximum since then
+	leftAt     time.Time // when the last stream left
+	left       bool      // the last stream has gone: commit when
+	lost       bool      // what is not committed may be dropped: a commit failed and nobody is here
 }
 
 // attachment ties a part to one stream's subscription.
@@ -83,6 +84,9 @@ func (p position) equal(q position) bool {
 func (p *part) pick() *attachment {
 	if len(p.atts) == 1 {
 		return p.atts[0]
+	}
+	if a := p.pickWide(); a != nil {
+		return a
 	}
 	var best *attachment
 	most := 0

@@ -252,28 +252,28 @@ func (f *feed) wantMore(now time.Time) {
 	l.tail.req <- storage.PollRequest{TopicID: l.topicID, MaxRecords: min(room, popMax), Wait: popWait}
 }
 
-// memoryShort tells whether the records in memory take half of what is allowed.
-func (d *Dispatcher) memoryShort() bool {
-	return d.Metrics.WindowBytes.Load() > d.cfg.MemoryLimit/2
-}
-
 // room is how many more records the streams take than are here for them. Where
 // it is none the part is woken when there is some.
 func (f *feed) room(p *part) int {
-	n := -len(f.queue) - p.m.Pressing()
-	for _, a := range p.atts {
-		n += a.b.s.free(a.b)
-	}
-	if n > 0 {
+	if n := f.free(p); n > 0 {
 		return n
 	}
 	for _, a := range p.atts {
 		a.b.s.starve(a.b, p)
 	}
-	return 0
+	return max(0, f.free(p)) // some may have come before the part was to be woken
 }
 
-// starve has p woken when the binding has room.
+// free is how many more records the streams take; below 0: fewer than are here.
+func (f *feed) free(p *part) int {
+	n := -len(f.queue) - p.m.Pressing()
+	for _, a := range p.atts {
+		n += a.b.s.free(a.b)
+	}
+	return n
+}
+
+// starve has p woken when the binding has more room.
 func (s *Stream) starve(b *binding, p *part) {
 	s.mu.Lock()
 	if !b.gone && !s.ending {

@@ -1,8 +1,6 @@
 package dispatch
 
 import (
-	"strconv"
-
 	"google.golang.org/grpc/mem"
 
 	"github.com/ackmesh/ackmesh/frame"
@@ -31,6 +29,10 @@ func (f *feed) fillRetries(p *part, items []delivery.Item) progress {
 			break
 		}
 		if v := p.m.Confirm(it.Offset, f.keyOf(p, q)); v != delivery.Send {
+			continue
+		}
+		if p.passes(it.Offset, e.a) {
+			e.passed = true
 			continue
 		}
 		n, cause := len(e.offs), p.m.Cause(it.Offset)
@@ -189,10 +191,10 @@ func (f *feed) encode(p *part, q *popped, attempt int32) bool {
 	if err := f.append(q, attempt); err != nil {
 		return f.kill(p, q, "DAMAGED", err.Error())
 	}
-	limit := e.a.b.s.cfg.MaxMessage
-	if size := e.messageLen(before); size > limit {
+	if size := e.messageLen(before); size > e.a.b.s.cfg.MaxMessage {
 		e.undo(before)
-		return f.kill(p, q, "TOO_LARGE", "the message has "+strconv.Itoa(size)+" bytes, the client takes "+strconv.Itoa(limit))
+		f.l.tooLarge(p, q.off, size)
+		return true
 	}
 	if f.l.d.cfg.Tracer != nil {
 		e.traced(&q.rec, attempt)

@@ -48,28 +48,35 @@ type tailer struct {
 // run is the tailer's goroutine.
 func (t *tailer) run(ctx context.Context) {
 	defer close(t.done)
+	busy := false // the last read brought much: so will the next
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case req := <-t.req:
-			t.l.d.read(ctx, t.l, req)
+			b := &storage.Batch{} // thousands wait for records that do not come: with little in their hands
+			if busy {
+				b = t.l.d.newBatch()
+			}
+			busy = t.l.d.read(ctx, t.l, req, b) >= pollBytes/8
 		}
 	}
 }
 
-// read polls into a chunk and posts it.
-func (d *Dispatcher) read(ctx context.Context, l *loop, req storage.PollRequest) {
+// read polls into a chunk, which is in b, and posts it. It returns how many bytes
+// were read.
+func (d *Dispatcher) read(ctx context.Context, l *loop, req storage.PollRequest, b *storage.Batch) int {
 	if l.pop != nil {
 		l.pop.read(ctx, req)
-		return
+		return 0
 	}
-	b := d.newBatch()
 	err := d.backend.Poll(ctx, req, b)
 	d.Metrics.Reads.Add(1)
 	f := &fetched{req: req, batch: b, err: err}
 	f.expires, f.to = survey(b)
+	n := len(b.Buf) // the loop's from here on
 	l.post(event{kind: evChunk, chunk: f})
+	return n
 }
 
 // survey lists when records expire and to whom they are addressed; nil when none
@@ -149,7 +156,7 @@ func (l *loop) readAhead() {
 	if l.tail.busy || !l.tail.started || len(l.parts) == 0 {
 		return
 	}
-	if l.cache.ahead(l.foremost()) >= l.d.aheadChunks() {
+	if l.cache.ahead(l.foremost()) >= l.d.aheadChunks() || l.mustWait() {
 		return
 	}
 	if wait := time.Until(l.tail.notTill); wait > 0 {
@@ -159,7 +166,7 @@ func (l *loop) readAhead() {
 	l.tail.busy = true
 	l.tail.req <- storage.PollRequest{
 		Topic: l.t.name, Partition: l.partition, TopicID: l.topicID, Start: storage.Cursor,
-		MaxBytes: pollBytes, Wait: pollWait,
+		MaxBytes: l.d.readBytes(), Wait: pollWait,
 	}
 }
 
@@ -189,7 +196,7 @@ func (l *loop) rearmost() int64 {
 
 // fetch reads behind the tail for those who are there.
 func (l *loop) fetch(off int64) {
-	if l.fetches[off] || len(l.fetches) >= catchUps {
+	if l.fetches[off] || len(l.fetches) >= catchUps || l.mustWait() {
 		return
 	}
 	if time.Until(l.fetchAt) > 0 {
@@ -198,7 +205,7 @@ func (l *loop) fetch(off int64) {
 	}
 	l.fetches[off] = true
 	l.d.catchUp(l, storage.PollRequest{
-		Topic: l.t.name, Partition: l.partition, TopicID: l.topicID, Start: off, MaxBytes: pollBytes,
+		Topic: l.t.name, Partition: l.partition, TopicID: l.topicID, Start: off, MaxBytes: l.d.readBytes(),
 	})
 }
 
@@ -256,23 +263,6 @@ func (l *loop) takeChunk(f *fetched, tail bool) {
 	}
 	l.d.Metrics.WindowBytes.Add(int64(c.size()))
 	l.cache.evict(l.rearmost(), l.d.windowRoom(), l.d.freeChunk)
-}
-
-// aheadChunks is how many chunks a partition reads ahead: fewer when memory is
-// short.
-func (d *Dispatcher) aheadChunks() int {
-	if d.Metrics.WindowBytes.Load() > d.cfg.MemoryLimit/2 {
-		return 1
-	}
-	return aheadChunks
-}
-
-// windowRoom is how large the window of one partition may be.
-func (d *Dispatcher) windowRoom() int {
-	if d.Metrics.WindowBytes.Load() > d.cfg.MemoryLimit/2 {
-		return 0 // the chunk that is in use stays
-	}
-	return d.cfg.WindowBytes
 }
 
 // feed gives everyone who waits for records another look.

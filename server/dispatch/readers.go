@@ -63,7 +63,7 @@ func (r *readerPool) do(job func(context.Context)) {
 
 // catchUp queues a read for a partition; the outcome is posted to its loop.
 func (d *Dispatcher) catchUp(l *loop, req storage.PollRequest) {
-	d.readers.do(func(ctx context.Context) { d.read(ctx, l, req) })
+	d.readers.do(func(ctx context.Context) { d.read(ctx, l, req, d.newBatch()) })
 }
 
 func (r *readerPool) stop() {

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -57,7 +56,11 @@ func (l *loop) lookAgain(p *part, now time.Time) {
 func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 	s := a.b.s
 	a.asked = false
-	slots, room := s.reserve(a.b, p, delivery.MaxBatch, batchBytes)
+	most := l.allowed(p, a, now)
+	if most == 0 {
+		return noWindow
+	}
+	slots, room := s.reserve(a.b, p, most, min(batchBytes, int64(s.cfg.MaxMessage)))
 	if slots == 0 {
 		return noWindow
 	}
@@ -65,10 +68,10 @@ func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 	e.begin(p, a, slots, room, now)
 	defer e.end()
 	why := nothing
-	if items := p.m.Next(slots); len(items) > 0 {
+	if items := p.m.Next(slots + len(p.wide)); len(items) > 0 {
 		why = l.fillRetries(p, items)
 	}
-	if len(e.offs) == 0 && !e.refused && !p.m.Returning() {
+	if len(e.offs) == 0 && !e.refused && (!p.m.Returning() || e.passed) {
 		if r := l.fillNew(p); why == nothing {
 			why = r
 		}
@@ -124,6 +127,9 @@ func (l *loop) takeBack(p *part) {
 
 func (l *loop) count(p *part, e *encoder, size int) {
 	m := l.d.Metrics
+	if pace := l.d.cfg.Pace; pace != nil {
+		pace.Delivered(p.key.Topic, e.a.b.s.cfg.ClientID, len(e.offs), int64(size), e.now)
+	}
 	m.Delivered.Add(int64(len(e.offs)))
 	m.DeliveredBytes.Add(int64(size))
 	p.counts.Delivered.Add(int64(len(e.offs)))
@@ -177,6 +183,10 @@ func (l *loop) fillRetries(p *part, items []delivery.Item) progress {
 			continue
 		}
 		if v := p.m.Confirm(it.Offset, p.keyOf(rec)); v != delivery.Send {
+			continue
+		}
+		if p.passes(it.Offset, e.a) {
+			e.passed = true
 			continue
 		}
 		n, cause := len(e.offs), p.m.Cause(it.Offset)
@@ -247,6 +257,9 @@ func (l *loop) offer(p *part, c *chunk, i int) (stop bool) {
 	case delivery.Skip, delivery.Hold:
 		return false
 	}
+	if l.doom(p, rec.Offset) {
+		return false
+	}
 	if skip {
 		p.m.Finish(rec.Offset)
 		e.finished++
@@ -273,11 +286,9 @@ func (l *loop) encode(p *part, c *chunk, i int, attempt int32) bool {
 		l.touch(p)
 		return true
 	}
-	limit := e.a.b.s.cfg.MaxMessage
-	if size := e.messageLen(before); size > limit {
+	if size := e.messageLen(before); size > e.a.b.s.cfg.MaxMessage {
 		e.undo(before)
-		p.m.Kill(rec.Offset, "TOO_LARGE", "the message has "+strconv.Itoa(size)+" bytes, the client takes "+strconv.Itoa(limit))
-		l.touch(p)
+		l.tooLarge(p, rec.Offset, size)
 	} else if l.d.cfg.Tracer != nil {
 		e.traced(rec, attempt)
 	}

@@ -88,7 +88,10 @@ type binding struct {
 	limit   int // -1: the stream's
 	share   int // into how many parts the window is divided: one a partition
 	used    int
+	sentN   int64 // deliveries sent, and
+	sentB   int64 // their bytes
 	paused  bool
+	pacing  *time.Timer // set while a rate limit holds it back
 	gone    bool
 	starved []*part
 	topic   *topic
@@ -164,11 +167,13 @@ func (s *Stream) signal() {
 	}
 }
 
-// stop ends new deliveries.
-func (s *Stream) stop() {
+// stop ends new deliveries. It tells whether they went on.
+func (s *Stream) stop() bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	went := !s.ending
 	s.ending = true
-	s.mu.Unlock()
+	return went
 }
 
 // finish makes the writer end once everything is written; err is what the

@@ -32,6 +32,13 @@ type Notice struct {
 	Detail       string
 	Subscription uint32
 	Positions    []Position
+	GoTo         *Instance // nil: nowhere in particular
+}
+
+// Instance is one that a client may connect to.
+type Instance struct {
+	ID, URL string
+	Score   float64
 }
 
 // Position says how far a subscriber is in a partition, durably.
@@ -56,7 +63,7 @@ func (p position) export() Position {
 // Errors of streams and subscriptions.
 var (
 	// ErrDraining: the instance takes no new streams.
-	ErrDraining = errors.New("instance is shutting down: connect to another one or later")
+	ErrDraining = errors.New("instance is drained or shutting down: connect to another one or later")
 	// ErrSubscriptionExists: the stream has a subscription of that id.
 	ErrSubscriptionExists = errors.New("subscription id is in use on this stream")
 	// ErrNoSubscription: the stream has no subscription of that id.
@@ -64,7 +71,7 @@ var (
 	// ErrSuperseded ends a stream none of whose subscriptions is left.
 	ErrSuperseded = errors.New("superseded by a newer stream of the same client")
 	// ErrStopping ends the streams of an instance that shuts down.
-	ErrStopping = errors.New("instance is shutting down: reconnect")
+	ErrStopping = errors.New("instance is drained or shutting down: reconnect")
 )
 
 // Subscription is what a client asks for, checked.
@@ -262,8 +269,12 @@ func (l *loop) open(sub *subscriber) (*part, error) {
 		m:    delivery.New(sub.settings.retry(l.d.cfg.Delivery), v, time.Now(), l.d.newRand()),
 		told: durablePosition(key, v), counts: l.d.counts.of(key.Topic, key.Subscriber),
 	}
+	if err := l.findIntents(p); err != nil {
+		return nil, err
+	}
 	l.pop.opened(p)
 	l.parts[sub.key] = p
+	l.touch(p)
 	return p, nil
 }
 
@@ -277,6 +288,7 @@ func (d *Dispatcher) detach(b *binding, broken bool) bool {
 		return false
 	}
 	b.gone = true
+	b.endPace()
 	delete(s.bindings, b.id)
 	s.mu.Unlock()
 	d.disown(ownerKey{b.topic.name, b.sub.key, s.cfg.ClientID}, b)
@@ -367,40 +379,4 @@ func (d *Dispatcher) Forget(s *Stream) {
 		d.Metrics.StreamsLive.Add(-1)
 	}
 	d.mu.Unlock()
-}
-
-// quiesce stops retries everywhere.
-func (d *Dispatcher) quiesce() {
-	for _, l := range d.allLoops() {
-		l.post(event{kind: evCall, call: func() {
-			for _, p := range l.parts {
-				p.m.Quiesce()
-			}
-		}})
-	}
-}
-
-// Drain refuses new streams, stops deliveries, tells every stream to go, and
-// ends each as soon as nothing is in flight on it, or at the end of grace.
-func (d *Dispatcher) Drain(ctx context.Context, grace time.Duration) {
-	d.mu.Lock()
-	d.draining = true
-	d.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, grace)
-	defer cancel()
-	d.quiesce()
-	streams := d.allStreams()
-	done := make(chan struct{}, len(streams))
-	for _, s := range streams {
-		s.stop()
-		s.notice(NoticeDraining, "the instance shuts down: finish what is in flight and reconnect", 0)
-		go func() {
-			s.awaitQuiet(ctx)
-			d.End(s, false, time.Second, ErrStopping)
-			done <- struct{}{}
-		}()
-	}
-	for range streams {
-		<-done
-	}
 }

@@ -38,7 +38,7 @@ func (s *Stream) free(b *binding) int {
 
 // freeLocked is free under s.mu.
 func (s *Stream) freeLocked(b *binding) int {
-	if s.ending || b.paused || b.gone || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB >= s.d.queueRoom()) {
+	if s.ending || b.paused || b.pacing != nil || b.gone || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB >= s.d.queueRoom()) {
 		return 0
 	}
 	return max(0, s.max(b)-b.used)
@@ -97,6 +97,8 @@ func (s *Stream) send(b *binding, p *part, slots int, room int64, bt batch) (fir
 		return 0, false
 	}
 	b.used -= slots - n
+	b.sentN += int64(n)
+	b.sentB += bytes
 	s.bytes -= room - bytes
 	first = s.ids.take(n)
 	patchIDs(*bt.run, bt.idPos, first)

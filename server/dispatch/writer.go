@@ -11,6 +11,9 @@ import (
 // that its cost is shared, small enough for the transport's 32 KiB buffers.
 const maxMessage = 28 << 10
 
+// messageHead is about what a message has beside its runs.
+const messageHead = 64
+
 // positionInterval is the least time between two positions of one partition on
 // one stream.
 const positionInterval = time.Second
@@ -141,7 +144,7 @@ func (s *Stream) nextItems() []queued {
 			return s.queue[:max(i, 1)]
 		}
 		n := len(*q.run)
-		if i > 0 && bytes+n > maxMessage {
+		if i > 0 && bytes+n > min(maxMessage, s.cfg.MaxMessage-messageHead) {
 			return s.queue[:i]
 		}
 		bytes += n

@@ -17,6 +17,8 @@ type Authorizer func(ctx context.Context) Caller
 // be called concurrently and must be quick; what they return is the status that
 // the client gets.
 type Caller interface {
+	// Name is that of the caller's token.
+	Name() string
 	// Publish tells whether events may be published to a topic.
 	Publish(topic string) error
 	// Client tells whether the stream may be that of a client id.
@@ -36,14 +38,6 @@ func (e *EventMesh) caller(ctx context.Context) Caller {
 		return nil
 	}
 	return e.authorize(ctx)
-}
-
-// mayPublish is the check of topics for a caller; nil: none is made.
-func mayPublish(c Caller) func(topic string) error {
-	if c == nil {
-		return nil
-	}
-	return c.Publish
 }
 
 // access is what one Subscribe stream was allowed, so that it can be asked for

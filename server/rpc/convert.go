@@ -313,6 +313,9 @@ func EncodeNotice(n dispatch.Notice) []byte {
 	msg := &pb.SubscribeResponse{Kind: &pb.SubscribeResponse_Notice{Notice: &pb.Notice{
 		Kind: pb.Notice_Kind(n.Kind), Detail: n.Detail, Subscription: n.Subscription, Positions: positionsOf(n.Positions),
 	}}}
+	if to := n.GoTo; to != nil {
+		msg.GetNotice().GoTo = &pb.RecommendResponse{InstanceId: to.ID, InstanceUrl: to.URL, Score: to.Score}
+	}
 	raw, err := proto.Marshal(msg)
 	if err != nil { // only for text that is not UTF-8, which no name can be
 		msg.GetNotice().Detail = ""

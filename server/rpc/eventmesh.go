@@ -53,7 +53,7 @@ func publishHandler(srv any, ctx context.Context, dec func(any) error, intercept
 	}
 	call := func(ctx context.Context, req any) (any, error) {
 		e := srv.(*EventMesh)
-		out, err := e.pub.publish(ctx, req.(*rawIn), mayPublish(e.caller(ctx)))
+		out, err := e.pub.publish(ctx, req.(*rawIn), e.caller(ctx))
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func streamHandler(fn func(*EventMesh, grpc.ServerStream) error) grpc.StreamHand
 // publishStream reads in a goroutine of its own and answers in this one.
 func (e *EventMesh) publishStream(stream grpc.ServerStream) error {
 	s := &pubStream{
-		p: e.pub, may: mayPublish(e.caller(stream.Context())),
+		p: e.pub, by: e.caller(stream.Context()),
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())

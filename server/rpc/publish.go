@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ackmesh/ackmesh/frame"
+	"github.com/ackmesh/ackmesh/server/ratelimit"
 	"github.com/ackmesh/ackmesh/storage"
 )
 
@@ -35,6 +35,7 @@ type Publisher struct {
 	metrics *PublishMetrics
 	topics  topicCounts
 	tracer  PublishTracer
+	limits  *ratelimit.Limits
 }
 
 // PublishMetrics counts what was published since the start.
@@ -47,6 +48,10 @@ type PublishMetrics struct {
 func NewPublisher(backend storage.Backend, source string, seed [12]byte) *Publisher {
 	return &Publisher{backend: backend, source: []byte(source), prefix: hex.EncodeToString(seed[:]) + "-", metrics: &PublishMetrics{}}
 }
+
+// SetLimits bounds the rate of publishing. It must be called before the first
+// request.
+func (p *Publisher) SetLimits(l *ratelimit.Limits) { p.limits = l }
 
 // Metrics counts what was published.
 func (p *Publisher) Metrics() *PublishMetrics { return p.metrics }
@@ -204,13 +209,13 @@ func (pb *publication) refuse(i int, err error) {
 }
 
 // start takes a request in and appends it; done is called once, when the answer
-// is known, from any goroutine. msg is not kept. may is asked for the topic; nil:
-// it is not.
-func (p *Publisher) start(ctx context.Context, msg []byte, may func(topic string) error, done func(*publication)) {
+// is known, from any goroutine. msg is not kept. by is asked for the topic; nil:
+// nobody is.
+func (p *Publisher) start(ctx context.Context, msg []byte, by Caller, done func(*publication)) {
 	pb := &publication{}
 	err := pb.parse(msg)
-	if err == nil && may != nil {
-		err = may(pb.topic)
+	if err == nil {
+		err = p.admit(pb, by, time.Now())
 	}
 	if err != nil {
 		p.fail(pb, err, done)
@@ -232,6 +237,26 @@ func (p *Publisher) start(ctx context.Context, msg []byte, may func(topic string
 	if err != nil {
 		p.fail(pb, err, done)
 	}
+}
+
+// admit tells whether a request may go on: whether its caller may publish to the
+// topic, and at this rate.
+func (p *Publisher) admit(pb *publication, by Caller, now time.Time) error {
+	who := ""
+	if by != nil {
+		if err := by.Publish(pb.topic); err != nil {
+			return err
+		}
+		who = by.Name()
+	}
+	if p.limits == nil {
+		return nil
+	}
+	var bytes int64
+	for _, f := range pb.frames {
+		bytes += int64(len(f))
+	}
+	return p.limits.Publish(pb.topic, who, len(pb.frames), bytes, now)
 }
 
 func (p *Publisher) fail(pb *publication, err error, done func(*publication)) {
@@ -335,9 +360,9 @@ func (p *Publisher) count(pb *publication) {
 }
 
 // Publish answers one request once its fate is known.
-func (p *Publisher) publish(ctx context.Context, in *rawIn, may func(string) error) (*rawOut, error) {
+func (p *Publisher) publish(ctx context.Context, in *rawIn, by Caller) (*rawOut, error) {
 	ch := make(chan *publication, 1)
-	p.start(ctx, in.bytes(), may, func(pb *publication) { ch <- pb })
+	p.start(ctx, in.bytes(), by, func(pb *publication) { ch <- pb })
 	in.free()
 	select {
 	case pb := <-ch:
@@ -349,130 +374,5 @@ func (p *Publisher) publish(ctx context.Context, in *rawIn, may func(string) err
 		return out, nil
 	case <-ctx.Done():
 		return nil, statusOf(fmt.Errorf("the fate of the events is open: %w", ctx.Err())).Err()
-	}
-}
-
-// Bounds of what one PublishStream may have under way.
-const (
-	maxStreamRequests = 512
-	maxStreamBytes    = 32 << 20
-)
-
-// publishCost is about what a request holds until it is answered: its events
-// get an id, a source and a time where they have none, and a result.
-func publishCost(b []byte) int { return len(b) + publishEventCost*fieldsOf(b, 2) }
-
-const publishEventCost = 400
-
-// pubStream is one PublishStream: requests in order, their answers in the same.
-type pubStream struct {
-	p     *Publisher
-	may   func(topic string) error // nil: not asked
-	wake  chan struct{}
-	room  chan struct{}
-	mu    sync.Mutex
-	queue []*pending
-	bytes int
-	ended bool
-}
-
-type pending struct {
-	pb   *publication
-	size int
-}
-
-// admit waits until another request may be under way.
-func (s *pubStream) admit(ctx context.Context, size int) error {
-	for {
-		s.mu.Lock()
-		if len(s.queue) < maxStreamRequests && (s.bytes == 0 || s.bytes+size <= maxStreamBytes) {
-			s.bytes += size
-			s.mu.Unlock()
-			return nil
-		}
-		s.mu.Unlock()
-		select {
-		case <-s.room:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (s *pubStream) start(ctx context.Context, in *rawIn) error {
-	size := publishCost(in.bytes())
-	if err := s.admit(ctx, size); err != nil {
-		in.free()
-		return err
-	}
-	slot := &pending{size: size}
-	s.mu.Lock()
-	s.queue = append(s.queue, slot)
-	s.mu.Unlock()
-	s.p.start(ctx, in.bytes(), s.may, func(pb *publication) {
-		s.mu.Lock()
-		slot.pb = pb
-		first := len(s.queue) > 0 && s.queue[0] == slot
-		s.mu.Unlock()
-		if first {
-			signal(s.wake)
-		}
-	})
-	in.free()
-	return nil
-}
-
-// next is the oldest request whose answer is known; nil: none is. last: nothing
-// more will come.
-func (s *pubStream) next() (pb *publication, last bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.queue) == 0 {
-		return nil, s.ended
-	}
-	slot := s.queue[0]
-	if slot.pb == nil {
-		return nil, false
-	}
-	s.queue[0] = nil
-	s.queue = s.queue[1:]
-	s.bytes -= slot.size
-	return slot.pb, false
-}
-
-// write sends answers in order until the last.
-func (s *pubStream) write(ctx context.Context, send func(*rawOut) error) error {
-	for {
-		pb, last := s.next()
-		switch {
-		case last:
-			return nil
-		case pb != nil:
-			signal(s.room)
-			if err := send(s.p.answer(pb)); err != nil {
-				return err
-			}
-		default:
-			select {
-			case <-s.wake:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	}
-}
-
-// end says that no request follows.
-func (s *pubStream) end() {
-	s.mu.Lock()
-	s.ended = true
-	s.mu.Unlock()
-	signal(s.wake)
-}
-
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ackmesh/ackmesh/frame"
 	"github.com/ackmesh/ackmesh/offsetstore"
 	"github.com/ackmesh/ackmesh/server/dispatch"
+	"github.com/ackmesh/ackmesh/server/ratelimit"
 	"github.com/ackmesh/ackmesh/storage"
 )
 
@@ -45,6 +47,7 @@ var codeOf = []struct {
 	{dispatch.ErrEvicted, codes.ResourceExhausted},
 	{dispatch.ErrUnread, codes.ResourceExhausted},
 	{errTooMany, codes.ResourceExhausted},
+	{ratelimit.ErrTooMany, codes.ResourceExhausted},
 	{dispatch.ErrBusy, codes.FailedPrecondition},
 	{dispatch.ErrKindFixed, codes.FailedPrecondition},
 	{dispatch.ErrSubscriptionExists, codes.AlreadyExists},
@@ -69,6 +72,10 @@ func statusOf(err error) *status.Status {
 		})
 		return orPlain(st, derr, codes.FailedPrecondition, err)
 	}
+	var rate *ratelimit.Error
+	if errors.As(err, &rate) {
+		return tooFast(rate)
+	}
 	var frameErr *frame.Error
 	if errors.As(err, &frameErr) {
 		return badRequest(err.Error(), frameErr.Field)
@@ -82,6 +89,15 @@ func statusOf(err error) *status.Status {
 		return st
 	}
 	return status.New(codes.Internal, err.Error())
+}
+
+// tooFast says when to try again, and what the limit is of.
+func tooFast(e *ratelimit.Error) *status.Status {
+	st, err := status.New(codes.ResourceExhausted, e.Error()).WithDetails(
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)},
+		&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: e.Rule.Scope.String(), Description: e.Error()}}},
+	)
+	return orPlain(st, err, codes.ResourceExhausted, e)
 }
 
 func badRequest(msg, field string) *status.Status {

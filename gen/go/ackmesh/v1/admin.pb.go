@@ -29,9 +29,10 @@ type SetRateLimitRequest_Direction int32
 const (
 	// Refused.
 	SetRateLimitRequest_DIRECTION_UNSPECIFIED SetRateLimitRequest_Direction = 0
-	// Publishing.
+	// Publishing: a request beyond it is RESOURCE_EXHAUSTED, with the time to
+	// wait in a google.rpc.RetryInfo.
 	SetRateLimitRequest_DIRECTION_PUBLISH SetRateLimitRequest_Direction = 1
-	// Delivering.
+	// Delivering: deliveries beyond it wait.
 	SetRateLimitRequest_DIRECTION_DELIVER SetRateLimitRequest_Direction = 2
 )
 
@@ -73,7 +74,7 @@ func (x SetRateLimitRequest_Direction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SetRateLimitRequest_Direction.Descriptor instead.
 func (SetRateLimitRequest_Direction) EnumDescriptor() ([]byte, []int) {
-	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{31, 0}
+	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{33, 0}
 }
 
 // ListTopicsRequest selects topics.
@@ -2009,18 +2010,123 @@ func (x *PurgeDeadLettersResponse) GetPurged() int64 {
 	return 0
 }
 
-// SetRateLimitRequest bounds a rate.
+// RebuildDeadLettersRequest names a topic.
+type RebuildDeadLettersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The original topic.
+	Topic         string `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebuildDeadLettersRequest) Reset() {
+	*x = RebuildDeadLettersRequest{}
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebuildDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebuildDeadLettersRequest) ProtoMessage() {}
+
+func (x *RebuildDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebuildDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*RebuildDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *RebuildDeadLettersRequest) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+// RebuildDeadLettersResponse says what was found.
+type RebuildDeadLettersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many dead letters of the topic its topic of dead letters holds.
+	Found int64 `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
+	// How many of these were not in the ledger and are now. Those that were
+	// replayed or purged stay out of it.
+	Added         int64 `protobuf:"varint,2,opt,name=added,proto3" json:"added,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebuildDeadLettersResponse) Reset() {
+	*x = RebuildDeadLettersResponse{}
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebuildDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebuildDeadLettersResponse) ProtoMessage() {}
+
+func (x *RebuildDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebuildDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*RebuildDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *RebuildDeadLettersResponse) GetFound() int64 {
+	if x != nil {
+		return x.Found
+	}
+	return 0
+}
+
+func (x *RebuildDeadLettersResponse) GetAdded() int64 {
+	if x != nil {
+		return x.Added
+	}
+	return 0
+}
+
+// SetRateLimitRequest bounds a rate. Both rates 0 remove the bound. All bounds
+// that hold for a topic and a client hold together; each lets what was saved up
+// in a quiet second through at once. An instance keeps up to 1,000.
 type SetRateLimitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The topic. Empty: all together.
 	Topic string `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
-	// The client. Empty: all together.
+	// The client; of DIRECTION_PUBLISH, where clients have no id, the name of the
+	// token that the publisher shows. Empty: all together.
 	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	// What is bounded.
 	Direction SetRateLimitRequest_Direction `protobuf:"varint,3,opt,name=direction,proto3,enum=ackmesh.v1.SetRateLimitRequest_Direction" json:"direction,omitempty"`
-	// Events a second; 0: no bound.
+	// Events a second, 0.01 to 1e12; 0: no bound.
 	EventsPerSecond float64 `protobuf:"fixed64,4,opt,name=events_per_second,json=eventsPerSecond,proto3" json:"events_per_second,omitempty"`
-	// Bytes a second; 0: no bound.
+	// Bytes of events a second, 1 to 1e12; 0: no bound.
 	BytesPerSecond float64 `protobuf:"fixed64,5,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2028,7 +2134,7 @@ type SetRateLimitRequest struct {
 
 func (x *SetRateLimitRequest) Reset() {
 	*x = SetRateLimitRequest{}
-	mi := &file_ackmesh_v1_admin_proto_msgTypes[31]
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2146,7 @@ func (x *SetRateLimitRequest) String() string {
 func (*SetRateLimitRequest) ProtoMessage() {}
 
 func (x *SetRateLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ackmesh_v1_admin_proto_msgTypes[31]
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2159,7 @@ func (x *SetRateLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRateLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetRateLimitRequest) Descriptor() ([]byte, []int) {
-	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetRateLimitRequest) GetTopic() string {
@@ -2100,7 +2206,7 @@ type SetRateLimitResponse struct {
 
 func (x *SetRateLimitResponse) Reset() {
 	*x = SetRateLimitResponse{}
-	mi := &file_ackmesh_v1_admin_proto_msgTypes[32]
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2218,7 @@ func (x *SetRateLimitResponse) String() string {
 func (*SetRateLimitResponse) ProtoMessage() {}
 
 func (x *SetRateLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ackmesh_v1_admin_proto_msgTypes[32]
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,23 +2231,193 @@ func (x *SetRateLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRateLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetRateLimitResponse) Descriptor() ([]byte, []int) {
-	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
-// DrainRequest asks an instance to empty itself.
+// ListRateLimitsRequest is empty.
+type ListRateLimitsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRateLimitsRequest) Reset() {
+	*x = ListRateLimitsRequest{}
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRateLimitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRateLimitsRequest) ProtoMessage() {}
+
+func (x *ListRateLimitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRateLimitsRequest.ProtoReflect.Descriptor instead.
+func (*ListRateLimitsRequest) Descriptor() ([]byte, []int) {
+	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{35}
+}
+
+// ListRateLimitsResponse lists bounds.
+type ListRateLimitsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In order of direction, topic and client.
+	RateLimits    []*RateLimit `protobuf:"bytes,1,rep,name=rate_limits,json=rateLimits,proto3" json:"rate_limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRateLimitsResponse) Reset() {
+	*x = ListRateLimitsResponse{}
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRateLimitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRateLimitsResponse) ProtoMessage() {}
+
+func (x *ListRateLimitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRateLimitsResponse.ProtoReflect.Descriptor instead.
+func (*ListRateLimitsResponse) Descriptor() ([]byte, []int) {
+	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ListRateLimitsResponse) GetRateLimits() []*RateLimit {
+	if x != nil {
+		return x.RateLimits
+	}
+	return nil
+}
+
+// RateLimit is a bound; see SetRateLimitRequest.
+type RateLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The topic. Empty: all together.
+	Topic string `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	// The client, or the name of a token. Empty: all together.
+	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// What is bounded.
+	Direction SetRateLimitRequest_Direction `protobuf:"varint,3,opt,name=direction,proto3,enum=ackmesh.v1.SetRateLimitRequest_Direction" json:"direction,omitempty"`
+	// Events a second; 0: no bound.
+	EventsPerSecond float64 `protobuf:"fixed64,4,opt,name=events_per_second,json=eventsPerSecond,proto3" json:"events_per_second,omitempty"`
+	// Bytes of events a second; 0: no bound.
+	BytesPerSecond float64 `protobuf:"fixed64,5,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RateLimit) Reset() {
+	*x = RateLimit{}
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RateLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RateLimit) ProtoMessage() {}
+
+func (x *RateLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RateLimit.ProtoReflect.Descriptor instead.
+func (*RateLimit) Descriptor() ([]byte, []int) {
+	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *RateLimit) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *RateLimit) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *RateLimit) GetDirection() SetRateLimitRequest_Direction {
+	if x != nil {
+		return x.Direction
+	}
+	return SetRateLimitRequest_DIRECTION_UNSPECIFIED
+}
+
+func (x *RateLimit) GetEventsPerSecond() float64 {
+	if x != nil {
+		return x.EventsPerSecond
+	}
+	return 0
+}
+
+func (x *RateLimit) GetBytesPerSecond() float64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
+}
+
+// DrainRequest asks an instance to empty itself. Health turns NOT_SERVING, new
+// streams are UNAVAILABLE, live ones get Notice DRAINING and nothing new; their
+// acks are taken. Publishing goes on. A restart ends it.
 type DrainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The instance; empty: the one asked.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// How long clients have to finish what is in flight. Unset: 10 s.
-	Grace         *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	// How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+	// server's (10 s).
+	Grace *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	// Take streams again. Those that were told to go still go.
+	Undo          bool `protobuf:"varint,3,opt,name=undo,proto3" json:"undo,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_ackmesh_v1_admin_proto_msgTypes[33]
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +2429,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ackmesh_v1_admin_proto_msgTypes[33]
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +2442,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DrainRequest) GetInstanceId() string {
@@ -2183,6 +2459,13 @@ func (x *DrainRequest) GetGrace() *durationpb.Duration {
 	return nil
 }
 
+func (x *DrainRequest) GetUndo() bool {
+	if x != nil {
+		return x.Undo
+	}
+	return false
+}
+
 // DrainResponse says how much was done.
 type DrainResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2194,7 +2477,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_ackmesh_v1_admin_proto_msgTypes[34]
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2489,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ackmesh_v1_admin_proto_msgTypes[34]
+	mi := &file_ackmesh_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2502,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DrainResponse) GetStreams() int32 {
@@ -2387,7 +2670,12 @@ const file_ackmesh_v1_admin_proto_rawDesc = "" +
 	"subscriber\x12\x10\n" +
 	"\x03ids\x18\x03 \x03(\tR\x03ids\"2\n" +
 	"\x18PurgeDeadLettersResponse\x12\x16\n" +
-	"\x06purged\x18\x01 \x01(\x03R\x06purged\"\xbd\x02\n" +
+	"\x06purged\x18\x01 \x01(\x03R\x06purged\"1\n" +
+	"\x19RebuildDeadLettersRequest\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\"H\n" +
+	"\x1aRebuildDeadLettersResponse\x12\x14\n" +
+	"\x05found\x18\x01 \x01(\x03R\x05found\x12\x14\n" +
+	"\x05added\x18\x02 \x01(\x03R\x05added\"\xbd\x02\n" +
 	"\x13SetRateLimitRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1b\n" +
 	"\tclient_id\x18\x02 \x01(\tR\bclientId\x12G\n" +
@@ -2398,13 +2686,25 @@ const file_ackmesh_v1_admin_proto_rawDesc = "" +
 	"\x15DIRECTION_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11DIRECTION_PUBLISH\x10\x01\x12\x15\n" +
 	"\x11DIRECTION_DELIVER\x10\x02\"\x16\n" +
-	"\x14SetRateLimitResponse\"`\n" +
+	"\x14SetRateLimitResponse\"\x17\n" +
+	"\x15ListRateLimitsRequest\"P\n" +
+	"\x16ListRateLimitsResponse\x126\n" +
+	"\vrate_limits\x18\x01 \x03(\v2\x15.ackmesh.v1.RateLimitR\n" +
+	"rateLimits\"\xdd\x01\n" +
+	"\tRateLimit\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1b\n" +
+	"\tclient_id\x18\x02 \x01(\tR\bclientId\x12G\n" +
+	"\tdirection\x18\x03 \x01(\x0e2).ackmesh.v1.SetRateLimitRequest.DirectionR\tdirection\x12*\n" +
+	"\x11events_per_second\x18\x04 \x01(\x01R\x0feventsPerSecond\x12(\n" +
+	"\x10bytes_per_second\x18\x05 \x01(\x01R\x0ebytesPerSecond\"t\n" +
 	"\fDrainRequest\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x12/\n" +
-	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\")\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x12\n" +
+	"\x04undo\x18\x03 \x01(\bR\x04undo\")\n" +
 	"\rDrainResponse\x12\x18\n" +
-	"\astreams\x18\x01 \x01(\x05R\astreams2\x9a\t\n" +
+	"\astreams\x18\x01 \x01(\x05R\astreams2\xd8\n" +
+	"\n" +
 	"\x05Admin\x12K\n" +
 	"\n" +
 	"ListTopics\x12\x1d.ackmesh.v1.ListTopicsRequest\x1a\x1e.ackmesh.v1.ListTopicsResponse\x12N\n" +
@@ -2419,8 +2719,10 @@ const file_ackmesh_v1_admin_proto_rawDesc = "" +
 	"\vResetOffset\x12\x1e.ackmesh.v1.ResetOffsetRequest\x1a\x1f.ackmesh.v1.ResetOffsetResponse\x12Z\n" +
 	"\x0fListDeadLetters\x12\".ackmesh.v1.ListDeadLettersRequest\x1a#.ackmesh.v1.ListDeadLettersResponse\x12`\n" +
 	"\x11ReplayDeadLetters\x12$.ackmesh.v1.ReplayDeadLettersRequest\x1a%.ackmesh.v1.ReplayDeadLettersResponse\x12]\n" +
-	"\x10PurgeDeadLetters\x12#.ackmesh.v1.PurgeDeadLettersRequest\x1a$.ackmesh.v1.PurgeDeadLettersResponse\x12Q\n" +
-	"\fSetRateLimit\x12\x1f.ackmesh.v1.SetRateLimitRequest\x1a .ackmesh.v1.SetRateLimitResponse\x12<\n" +
+	"\x10PurgeDeadLetters\x12#.ackmesh.v1.PurgeDeadLettersRequest\x1a$.ackmesh.v1.PurgeDeadLettersResponse\x12c\n" +
+	"\x12RebuildDeadLetters\x12%.ackmesh.v1.RebuildDeadLettersRequest\x1a&.ackmesh.v1.RebuildDeadLettersResponse\x12Q\n" +
+	"\fSetRateLimit\x12\x1f.ackmesh.v1.SetRateLimitRequest\x1a .ackmesh.v1.SetRateLimitResponse\x12W\n" +
+	"\x0eListRateLimits\x12!.ackmesh.v1.ListRateLimitsRequest\x1a\".ackmesh.v1.ListRateLimitsResponse\x12<\n" +
 	"\x05Drain\x12\x18.ackmesh.v1.DrainRequest\x1a\x19.ackmesh.v1.DrainResponseBU\n" +
 	"\rio.ackmesh.v1B\n" +
 	"AdminProtoP\x01Z6github.com/ackmesh/ackmesh/gen/go/ackmesh/v1;ackmeshv1b\x06proto3"
@@ -2438,7 +2740,7 @@ func file_ackmesh_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_ackmesh_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ackmesh_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_ackmesh_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_ackmesh_v1_admin_proto_goTypes = []any{
 	(SetRateLimitRequest_Direction)(0), // 0: ackmesh.v1.SetRateLimitRequest.Direction
 	(*ListTopicsRequest)(nil),          // 1: ackmesh.v1.ListTopicsRequest
@@ -2472,73 +2774,84 @@ var file_ackmesh_v1_admin_proto_goTypes = []any{
 	(*ReplayDeadLettersResponse)(nil),  // 29: ackmesh.v1.ReplayDeadLettersResponse
 	(*PurgeDeadLettersRequest)(nil),    // 30: ackmesh.v1.PurgeDeadLettersRequest
 	(*PurgeDeadLettersResponse)(nil),   // 31: ackmesh.v1.PurgeDeadLettersResponse
-	(*SetRateLimitRequest)(nil),        // 32: ackmesh.v1.SetRateLimitRequest
-	(*SetRateLimitResponse)(nil),       // 33: ackmesh.v1.SetRateLimitResponse
-	(*DrainRequest)(nil),               // 34: ackmesh.v1.DrainRequest
-	(*DrainResponse)(nil),              // 35: ackmesh.v1.DrainResponse
-	nil,                                // 36: ackmesh.v1.Client.LabelsEntry
-	(*durationpb.Duration)(nil),        // 37: google.protobuf.Duration
-	(Mode)(0),                          // 38: ackmesh.v1.Mode
-	(*timestamppb.Timestamp)(nil),      // 39: google.protobuf.Timestamp
-	(*Subscription)(nil),               // 40: ackmesh.v1.Subscription
-	(*Start)(nil),                      // 41: ackmesh.v1.Start
-	(*EventMeshFrame)(nil),             // 42: ackmesh.v1.EventMeshFrame
+	(*RebuildDeadLettersRequest)(nil),  // 32: ackmesh.v1.RebuildDeadLettersRequest
+	(*RebuildDeadLettersResponse)(nil), // 33: ackmesh.v1.RebuildDeadLettersResponse
+	(*SetRateLimitRequest)(nil),        // 34: ackmesh.v1.SetRateLimitRequest
+	(*SetRateLimitResponse)(nil),       // 35: ackmesh.v1.SetRateLimitResponse
+	(*ListRateLimitsRequest)(nil),      // 36: ackmesh.v1.ListRateLimitsRequest
+	(*ListRateLimitsResponse)(nil),     // 37: ackmesh.v1.ListRateLimitsResponse
+	(*RateLimit)(nil),                  // 38: ackmesh.v1.RateLimit
+	(*DrainRequest)(nil),               // 39: ackmesh.v1.DrainRequest
+	(*DrainResponse)(nil),              // 40: ackmesh.v1.DrainResponse
+	nil,                                // 41: ackmesh.v1.Client.LabelsEntry
+	(*durationpb.Duration)(nil),        // 42: google.protobuf.Duration
+	(Mode)(0),                          // 43: ackmesh.v1.Mode
+	(*timestamppb.Timestamp)(nil),      // 44: google.protobuf.Timestamp
+	(*Subscription)(nil),               // 45: ackmesh.v1.Subscription
+	(*Start)(nil),                      // 46: ackmesh.v1.Start
+	(*EventMeshFrame)(nil),             // 47: ackmesh.v1.EventMeshFrame
 }
 var file_ackmesh_v1_admin_proto_depIdxs = []int32{
 	3,  // 0: ackmesh.v1.ListTopicsResponse.topics:type_name -> ackmesh.v1.Topic
 	4,  // 1: ackmesh.v1.Topic.partitions:type_name -> ackmesh.v1.Partition
-	37, // 2: ackmesh.v1.CreateTopicRequest.retention:type_name -> google.protobuf.Duration
+	42, // 2: ackmesh.v1.CreateTopicRequest.retention:type_name -> google.protobuf.Duration
 	3,  // 3: ackmesh.v1.CreateTopicResponse.topic:type_name -> ackmesh.v1.Topic
 	11, // 4: ackmesh.v1.ListSubscribersResponse.subscribers:type_name -> ackmesh.v1.Subscriber
-	38, // 5: ackmesh.v1.Subscriber.mode:type_name -> ackmesh.v1.Mode
-	39, // 6: ackmesh.v1.Subscriber.absent_since:type_name -> google.protobuf.Timestamp
+	43, // 5: ackmesh.v1.Subscriber.mode:type_name -> ackmesh.v1.Mode
+	44, // 6: ackmesh.v1.Subscriber.absent_since:type_name -> google.protobuf.Timestamp
 	16, // 7: ackmesh.v1.ListClientsResponse.clients:type_name -> ackmesh.v1.Client
-	39, // 8: ackmesh.v1.Client.since:type_name -> google.protobuf.Timestamp
-	36, // 9: ackmesh.v1.Client.labels:type_name -> ackmesh.v1.Client.LabelsEntry
-	40, // 10: ackmesh.v1.Client.subscriptions:type_name -> ackmesh.v1.Subscription
+	44, // 8: ackmesh.v1.Client.since:type_name -> google.protobuf.Timestamp
+	41, // 9: ackmesh.v1.Client.labels:type_name -> ackmesh.v1.Client.LabelsEntry
+	45, // 10: ackmesh.v1.Client.subscriptions:type_name -> ackmesh.v1.Subscription
 	21, // 11: ackmesh.v1.GetOffsetsResponse.offsets:type_name -> ackmesh.v1.PartitionOffsets
-	37, // 12: ackmesh.v1.PartitionOffsets.oldest_unfinished:type_name -> google.protobuf.Duration
-	39, // 13: ackmesh.v1.PartitionOffsets.last_ack:type_name -> google.protobuf.Timestamp
-	41, // 14: ackmesh.v1.ResetOffsetRequest.to:type_name -> ackmesh.v1.Start
+	42, // 12: ackmesh.v1.PartitionOffsets.oldest_unfinished:type_name -> google.protobuf.Duration
+	44, // 13: ackmesh.v1.PartitionOffsets.last_ack:type_name -> google.protobuf.Timestamp
+	46, // 14: ackmesh.v1.ResetOffsetRequest.to:type_name -> ackmesh.v1.Start
 	24, // 15: ackmesh.v1.ResetOffsetResponse.partitions:type_name -> ackmesh.v1.ResetPartition
 	27, // 16: ackmesh.v1.ListDeadLettersResponse.dead_letters:type_name -> ackmesh.v1.DeadLetter
-	39, // 17: ackmesh.v1.DeadLetter.time:type_name -> google.protobuf.Timestamp
-	42, // 18: ackmesh.v1.DeadLetter.frame:type_name -> ackmesh.v1.EventMeshFrame
+	44, // 17: ackmesh.v1.DeadLetter.time:type_name -> google.protobuf.Timestamp
+	47, // 18: ackmesh.v1.DeadLetter.frame:type_name -> ackmesh.v1.EventMeshFrame
 	0,  // 19: ackmesh.v1.SetRateLimitRequest.direction:type_name -> ackmesh.v1.SetRateLimitRequest.Direction
-	37, // 20: ackmesh.v1.DrainRequest.grace:type_name -> google.protobuf.Duration
-	1,  // 21: ackmesh.v1.Admin.ListTopics:input_type -> ackmesh.v1.ListTopicsRequest
-	5,  // 22: ackmesh.v1.Admin.CreateTopic:input_type -> ackmesh.v1.CreateTopicRequest
-	7,  // 23: ackmesh.v1.Admin.DeleteTopic:input_type -> ackmesh.v1.DeleteTopicRequest
-	9,  // 24: ackmesh.v1.Admin.ListSubscribers:input_type -> ackmesh.v1.ListSubscribersRequest
-	12, // 25: ackmesh.v1.Admin.DeleteSubscriber:input_type -> ackmesh.v1.DeleteSubscriberRequest
-	14, // 26: ackmesh.v1.Admin.ListClients:input_type -> ackmesh.v1.ListClientsRequest
-	17, // 27: ackmesh.v1.Admin.EvictClient:input_type -> ackmesh.v1.EvictClientRequest
-	19, // 28: ackmesh.v1.Admin.GetOffsets:input_type -> ackmesh.v1.GetOffsetsRequest
-	22, // 29: ackmesh.v1.Admin.ResetOffset:input_type -> ackmesh.v1.ResetOffsetRequest
-	25, // 30: ackmesh.v1.Admin.ListDeadLetters:input_type -> ackmesh.v1.ListDeadLettersRequest
-	28, // 31: ackmesh.v1.Admin.ReplayDeadLetters:input_type -> ackmesh.v1.ReplayDeadLettersRequest
-	30, // 32: ackmesh.v1.Admin.PurgeDeadLetters:input_type -> ackmesh.v1.PurgeDeadLettersRequest
-	32, // 33: ackmesh.v1.Admin.SetRateLimit:input_type -> ackmesh.v1.SetRateLimitRequest
-	34, // 34: ackmesh.v1.Admin.Drain:input_type -> ackmesh.v1.DrainRequest
-	2,  // 35: ackmesh.v1.Admin.ListTopics:output_type -> ackmesh.v1.ListTopicsResponse
-	6,  // 36: ackmesh.v1.Admin.CreateTopic:output_type -> ackmesh.v1.CreateTopicResponse
-	8,  // 37: ackmesh.v1.Admin.DeleteTopic:output_type -> ackmesh.v1.DeleteTopicResponse
-	10, // 38: ackmesh.v1.Admin.ListSubscribers:output_type -> ackmesh.v1.ListSubscribersResponse
-	13, // 39: ackmesh.v1.Admin.DeleteSubscriber:output_type -> ackmesh.v1.DeleteSubscriberResponse
-	15, // 40: ackmesh.v1.Admin.ListClients:output_type -> ackmesh.v1.ListClientsResponse
-	18, // 41: ackmesh.v1.Admin.EvictClient:output_type -> ackmesh.v1.EvictClientResponse
-	20, // 42: ackmesh.v1.Admin.GetOffsets:output_type -> ackmesh.v1.GetOffsetsResponse
-	23, // 43: ackmesh.v1.Admin.ResetOffset:output_type -> ackmesh.v1.ResetOffsetResponse
-	26, // 44: ackmesh.v1.Admin.ListDeadLetters:output_type -> ackmesh.v1.ListDeadLettersResponse
-	29, // 45: ackmesh.v1.Admin.ReplayDeadLetters:output_type -> ackmesh.v1.ReplayDeadLettersResponse
-	31, // 46: ackmesh.v1.Admin.PurgeDeadLetters:output_type -> ackmesh.v1.PurgeDeadLettersResponse
-	33, // 47: ackmesh.v1.Admin.SetRateLimit:output_type -> ackmesh.v1.SetRateLimitResponse
-	35, // 48: ackmesh.v1.Admin.Drain:output_type -> ackmesh.v1.DrainResponse
-	35, // [35:49] is the sub-list for method output_type
-	21, // [21:35] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	38, // 20: ackmesh.v1.ListRateLimitsResponse.rate_limits:type_name -> ackmesh.v1.RateLimit
+	0,  // 21: ackmesh.v1.RateLimit.direction:type_name -> ackmesh.v1.SetRateLimitRequest.Direction
+	42, // 22: ackmesh.v1.DrainRequest.grace:type_name -> google.protobuf.Duration
+	1,  // 23: ackmesh.v1.Admin.ListTopics:input_type -> ackmesh.v1.ListTopicsRequest
+	5,  // 24: ackmesh.v1.Admin.CreateTopic:input_type -> ackmesh.v1.CreateTopicRequest
+	7,  // 25: ackmesh.v1.Admin.DeleteTopic:input_type -> ackmesh.v1.DeleteTopicRequest
+	9,  // 26: ackmesh.v1.Admin.ListSubscribers:input_type -> ackmesh.v1.ListSubscribersRequest
+	12, // 27: ackmesh.v1.Admin.DeleteSubscriber:input_type -> ackmesh.v1.DeleteSubscriberRequest
+	14, // 28: ackmesh.v1.Admin.ListClients:input_type -> ackmesh.v1.ListClientsRequest
+	17, // 29: ackmesh.v1.Admin.EvictClient:input_type -> ackmesh.v1.EvictClientRequest
+	19, // 30: ackmesh.v1.Admin.GetOffsets:input_type -> ackmesh.v1.GetOffsetsRequest
+	22, // 31: ackmesh.v1.Admin.ResetOffset:input_type -> ackmesh.v1.ResetOffsetRequest
+	25, // 32: ackmesh.v1.Admin.ListDeadLetters:input_type -> ackmesh.v1.ListDeadLettersRequest
+	28, // 33: ackmesh.v1.Admin.ReplayDeadLetters:input_type -> ackmesh.v1.ReplayDeadLettersRequest
+	30, // 34: ackmesh.v1.Admin.PurgeDeadLetters:input_type -> ackmesh.v1.PurgeDeadLettersRequest
+	32, // 35: ackmesh.v1.Admin.RebuildDeadLetters:input_type -> ackmesh.v1.RebuildDeadLettersRequest
+	34, // 36: ackmesh.v1.Admin.SetRateLimit:input_type -> ackmesh.v1.SetRateLimitRequest
+	36, // 37: ackmesh.v1.Admin.ListRateLimits:input_type -> ackmesh.v1.ListRateLimitsRequest
+	39, // 38: ackmesh.v1.Admin.Drain:input_type -> ackmesh.v1.DrainRequest
+	2,  // 39: ackmesh.v1.Admin.ListTopics:output_type -> ackmesh.v1.ListTopicsResponse
+	6,  // 40: ackmesh.v1.Admin.CreateTopic:output_type -> ackmesh.v1.CreateTopicResponse
+	8,  // 41: ackmesh.v1.Admin.DeleteTopic:output_type -> ackmesh.v1.DeleteTopicResponse
+	10, // 42: ackmesh.v1.Admin.ListSubscribers:output_type -> ackmesh.v1.ListSubscribersResponse
+	13, // 43: ackmesh.v1.Admin.DeleteSubscriber:output_type -> ackmesh.v1.DeleteSubscriberResponse
+	15, // 44: ackmesh.v1.Admin.ListClients:output_type -> ackmesh.v1.ListClientsResponse
+	18, // 45: ackmesh.v1.Admin.EvictClient:output_type -> ackmesh.v1.EvictClientResponse
+	20, // 46: ackmesh.v1.Admin.GetOffsets:output_type -> ackmesh.v1.GetOffsetsResponse
+	23, // 47: ackmesh.v1.Admin.ResetOffset:output_type -> ackmesh.v1.ResetOffsetResponse
+	26, // 48: ackmesh.v1.Admin.ListDeadLetters:output_type -> ackmesh.v1.ListDeadLettersResponse
+	29, // 49: ackmesh.v1.Admin.ReplayDeadLetters:output_type -> ackmesh.v1.ReplayDeadLettersResponse
+	31, // 50: ackmesh.v1.Admin.PurgeDeadLetters:output_type -> ackmesh.v1.PurgeDeadLettersResponse
+	33, // 51: ackmesh.v1.Admin.RebuildDeadLetters:output_type -> ackmesh.v1.RebuildDeadLettersResponse
+	35, // 52: ackmesh.v1.Admin.SetRateLimit:output_type -> ackmesh.v1.SetRateLimitResponse
+	37, // 53: ackmesh.v1.Admin.ListRateLimits:output_type -> ackmesh.v1.ListRateLimitsResponse
+	40, // 54: ackmesh.v1.Admin.Drain:output_type -> ackmesh.v1.DrainResponse
+	39, // [39:55] is the sub-list for method output_type
+	23, // [23:39] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_ackmesh_v1_admin_proto_init() }
@@ -2554,7 +2867,7 @@ func file_ackmesh_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ackmesh_v1_admin_proto_rawDesc), len(file_ackmesh_v1_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,20 +19,22 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Admin_ListTopics_FullMethodName        = "/ackmesh.v1.Admin/ListTopics"
-	Admin_CreateTopic_FullMethodName       = "/ackmesh.v1.Admin/CreateTopic"
-	Admin_DeleteTopic_FullMethodName       = "/ackmesh.v1.Admin/DeleteTopic"
-	Admin_ListSubscribers_FullMethodName   = "/ackmesh.v1.Admin/ListSubscribers"
-	Admin_DeleteSubscriber_FullMethodName  = "/ackmesh.v1.Admin/DeleteSubscriber"
-	Admin_ListClients_FullMethodName       = "/ackmesh.v1.Admin/ListClients"
-	Admin_EvictClient_FullMethodName       = "/ackmesh.v1.Admin/EvictClient"
-	Admin_GetOffsets_FullMethodName        = "/ackmesh.v1.Admin/GetOffsets"
-	Admin_ResetOffset_FullMethodName       = "/ackmesh.v1.Admin/ResetOffset"
-	Admin_ListDeadLetters_FullMethodName   = "/ackmesh.v1.Admin/ListDeadLetters"
-	Admin_ReplayDeadLetters_FullMethodName = "/ackmesh.v1.Admin/ReplayDeadLetters"
-	Admin_PurgeDeadLetters_FullMethodName  = "/ackmesh.v1.Admin/PurgeDeadLetters"
-	Admin_SetRateLimit_FullMethodName      = "/ackmesh.v1.Admin/SetRateLimit"
-	Admin_Drain_FullMethodName             = "/ackmesh.v1.Admin/Drain"
+	Admin_ListTopics_FullMethodName         = "/ackmesh.v1.Admin/ListTopics"
+	Admin_CreateTopic_FullMethodName        = "/ackmesh.v1.Admin/CreateTopic"
+	Admin_DeleteTopic_FullMethodName        = "/ackmesh.v1.Admin/DeleteTopic"
+	Admin_ListSubscribers_FullMethodName    = "/ackmesh.v1.Admin/ListSubscribers"
+	Admin_DeleteSubscriber_FullMethodName   = "/ackmesh.v1.Admin/DeleteSubscriber"
+	Admin_ListClients_FullMethodName        = "/ackmesh.v1.Admin/ListClients"
+	Admin_EvictClient_FullMethodName        = "/ackmesh.v1.Admin/EvictClient"
+	Admin_GetOffsets_FullMethodName         = "/ackmesh.v1.Admin/GetOffsets"
+	Admin_ResetOffset_FullMethodName        = "/ackmesh.v1.Admin/ResetOffset"
+	Admin_ListDeadLetters_FullMethodName    = "/ackmesh.v1.Admin/ListDeadLetters"
+	Admin_ReplayDeadLetters_FullMethodName  = "/ackmesh.v1.Admin/ReplayDeadLetters"
+	Admin_PurgeDeadLetters_FullMethodName   = "/ackmesh.v1.Admin/PurgeDeadLetters"
+	Admin_RebuildDeadLetters_FullMethodName = "/ackmesh.v1.Admin/RebuildDeadLetters"
+	Admin_SetRateLimit_FullMethodName       = "/ackmesh.v1.Admin/SetRateLimit"
+	Admin_ListRateLimits_FullMethodName     = "/ackmesh.v1.Admin/ListRateLimits"
+	Admin_Drain_FullMethodName              = "/ackmesh.v1.Admin/Drain"
 )
 
 // AdminClient is the client API for Admin service.
@@ -67,9 +69,16 @@ type AdminClient interface {
 	ReplayDeadLetters(ctx context.Context, in *ReplayDeadLettersRequest, opts ...grpc.CallOption) (*ReplayDeadLettersResponse, error)
 	// PurgeDeadLetters forgets dead letters.
 	PurgeDeadLetters(ctx context.Context, in *PurgeDeadLettersRequest, opts ...grpc.CallOption) (*PurgeDeadLettersResponse, error)
-	// SetRateLimit bounds the rate of publishing or delivering.
+	// RebuildDeadLetters reads the topic of dead letters and adds to the ledger
+	// what it lacks: after the data directory was lost, or on another instance.
+	RebuildDeadLetters(ctx context.Context, in *RebuildDeadLettersRequest, opts ...grpc.CallOption) (*RebuildDeadLettersResponse, error)
+	// SetRateLimit bounds the rate of publishing or delivering on this instance.
+	// It is kept over restarts.
 	SetRateLimit(ctx context.Context, in *SetRateLimitRequest, opts ...grpc.CallOption) (*SetRateLimitResponse, error)
-	// Drain makes the instance stop taking streams and send its clients on.
+	// ListRateLimits lists what SetRateLimit has set.
+	ListRateLimits(ctx context.Context, in *ListRateLimitsRequest, opts ...grpc.CallOption) (*ListRateLimitsResponse, error)
+	// Drain makes the instance stop taking streams and send its clients on, or
+	// take them again. It answers once the clients are told.
 	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error)
 }
 
@@ -201,10 +210,30 @@ func (c *adminClient) PurgeDeadLetters(ctx context.Context, in *PurgeDeadLetters
 	return out, nil
 }
 
+func (c *adminClient) RebuildDeadLetters(ctx context.Context, in *RebuildDeadLettersRequest, opts ...grpc.CallOption) (*RebuildDeadLettersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RebuildDeadLettersResponse)
+	err := c.cc.Invoke(ctx, Admin_RebuildDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) SetRateLimit(ctx context.Context, in *SetRateLimitRequest, opts ...grpc.CallOption) (*SetRateLimitResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SetRateLimitResponse)
 	err := c.cc.Invoke(ctx, Admin_SetRateLimit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ListRateLimits(ctx context.Context, in *ListRateLimitsRequest, opts ...grpc.CallOption) (*ListRateLimitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRateLimitsResponse)
+	err := c.cc.Invoke(ctx, Admin_ListRateLimits_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -253,9 +282,16 @@ type AdminServer interface {
 	ReplayDeadLetters(context.Context, *ReplayDeadLettersRequest) (*ReplayDeadLettersResponse, error)
 	// PurgeDeadLetters forgets dead letters.
 	PurgeDeadLetters(context.Context, *PurgeDeadLettersRequest) (*PurgeDeadLettersResponse, error)
-	// SetRateLimit bounds the rate of publishing or delivering.
+	// RebuildDeadLetters reads the topic of dead letters and adds to the ledger
+	// what it lacks: after the data directory was lost, or on another instance.
+	RebuildDeadLetters(context.Context, *RebuildDeadLettersRequest) (*RebuildDeadLettersResponse, error)
+	// SetRateLimit bounds the rate of publishing or delivering on this instance.
+	// It is kept over restarts.
 	SetRateLimit(context.Context, *SetRateLimitRequest) (*SetRateLimitResponse, error)
-	// Drain makes the instance stop taking streams and send its clients on.
+	// ListRateLimits lists what SetRateLimit has set.
+	ListRateLimits(context.Context, *ListRateLimitsRequest) (*ListRateLimitsResponse, error)
+	// Drain makes the instance stop taking streams and send its clients on, or
+	// take them again. It answers once the clients are told.
 	Drain(context.Context, *DrainRequest) (*DrainResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
@@ -303,8 +339,14 @@ func (UnimplementedAdminServer) ReplayDeadLetters(context.Context, *ReplayDeadLe
 func (UnimplementedAdminServer) PurgeDeadLetters(context.Context, *PurgeDeadLettersRequest) (*PurgeDeadLettersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PurgeDeadLetters not implemented")
 }
+func (UnimplementedAdminServer) RebuildDeadLetters(context.Context, *RebuildDeadLettersRequest) (*RebuildDeadLettersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RebuildDeadLetters not implemented")
+}
 func (UnimplementedAdminServer) SetRateLimit(context.Context, *SetRateLimitRequest) (*SetRateLimitResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetRateLimit not implemented")
+}
+func (UnimplementedAdminServer) ListRateLimits(context.Context, *ListRateLimitsRequest) (*ListRateLimitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRateLimits not implemented")
 }
 func (UnimplementedAdminServer) Drain(context.Context, *DrainRequest) (*DrainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Drain not implemented")
@@ -546,6 +588,24 @@ func _Admin_PurgeDeadLetters_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_RebuildDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RebuildDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).RebuildDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_RebuildDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).RebuildDeadLetters(ctx, req.(*RebuildDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_SetRateLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SetRateLimitRequest)
 	if err := dec(in); err != nil {
@@ -560,6 +620,24 @@ func _Admin_SetRateLimit_Handler(srv interface{}, ctx context.Context, dec func(
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServer).SetRateLimit(ctx, req.(*SetRateLimitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ListRateLimits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRateLimitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListRateLimits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListRateLimits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListRateLimits(ctx, req.(*ListRateLimitsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -638,8 +716,16 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Admin_PurgeDeadLetters_Handler,
 		},
 		{
+			MethodName: "RebuildDeadLetters",
+			Handler:    _Admin_RebuildDeadLetters_Handler,
+		},
+		{
 			MethodName: "SetRateLimit",
 			Handler:    _Admin_SetRateLimit_Handler,
+		},
+		{
+			MethodName: "ListRateLimits",
+			Handler:    _Admin_ListRateLimits_Handler,
 		},
 		{
 			MethodName: "Drain",

@@ -991,8 +991,61 @@ class PurgeDeadLettersResponse(_message.Message):
 Global___PurgeDeadLettersResponse: _TypeAlias = PurgeDeadLettersResponse  # noqa: Y015
 
 @_typing.final
+class RebuildDeadLettersRequest(_message.Message):
+    """RebuildDeadLettersRequest names a topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The original topic."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RebuildDeadLettersRequest: _TypeAlias = RebuildDeadLettersRequest  # noqa: Y015
+
+@_typing.final
+class RebuildDeadLettersResponse(_message.Message):
+    """RebuildDeadLettersResponse says what was found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOUND_FIELD_NUMBER: _builtins.int
+    ADDED_FIELD_NUMBER: _builtins.int
+    found: _builtins.int
+    """How many dead letters of the topic its topic of dead letters holds."""
+    added: _builtins.int
+    """How many of these were not in the ledger and are now. Those that were
+    replayed or purged stay out of it.
+    """
+    def __init__(
+        self,
+        *,
+        found: _builtins.int = ...,
+        added: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "found", b"found"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RebuildDeadLettersResponse: _TypeAlias = RebuildDeadLettersResponse  # noqa: Y015
+
+@_typing.final
 class SetRateLimitRequest(_message.Message):
-    """SetRateLimitRequest bounds a rate."""
+    """SetRateLimitRequest bounds a rate. Both rates 0 remove the bound. All bounds
+    that hold for a topic and a client hold together; each lets what was saved up
+    in a quiet second through at once. An instance keeps up to 1,000.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1005,9 +1058,11 @@ class SetRateLimitRequest(_message.Message):
         DIRECTION_UNSPECIFIED: SetRateLimitRequest._Direction.ValueType  # 0
         """Refused."""
         DIRECTION_PUBLISH: SetRateLimitRequest._Direction.ValueType  # 1
-        """Publishing."""
+        """Publishing: a request beyond it is RESOURCE_EXHAUSTED, with the time to
+        wait in a google.rpc.RetryInfo.
+        """
         DIRECTION_DELIVER: SetRateLimitRequest._Direction.ValueType  # 2
-        """Delivering."""
+        """Delivering: deliveries beyond it wait."""
 
     class Direction(_Direction, metaclass=_DirectionEnumTypeWrapper):
         """Direction is what is bounded."""
@@ -1015,9 +1070,11 @@ class SetRateLimitRequest(_message.Message):
     DIRECTION_UNSPECIFIED: SetRateLimitRequest.Direction.ValueType  # 0
     """Refused."""
     DIRECTION_PUBLISH: SetRateLimitRequest.Direction.ValueType  # 1
-    """Publishing."""
+    """Publishing: a request beyond it is RESOURCE_EXHAUSTED, with the time to
+    wait in a google.rpc.RetryInfo.
+    """
     DIRECTION_DELIVER: SetRateLimitRequest.Direction.ValueType  # 2
-    """Delivering."""
+    """Delivering: deliveries beyond it wait."""
 
     TOPIC_FIELD_NUMBER: _builtins.int
     CLIENT_ID_FIELD_NUMBER: _builtins.int
@@ -1027,13 +1084,15 @@ class SetRateLimitRequest(_message.Message):
     topic: _builtins.str
     """The topic. Empty: all together."""
     client_id: _builtins.str
-    """The client. Empty: all together."""
+    """The client; of DIRECTION_PUBLISH, where clients have no id, the name of the
+    token that the publisher shows. Empty: all together.
+    """
     direction: Global___SetRateLimitRequest.Direction.ValueType
     """What is bounded."""
     events_per_second: _builtins.float
-    """Events a second; 0: no bound."""
+    """Events a second, 0.01 to 1e12; 0: no bound."""
     bytes_per_second: _builtins.float
-    """Bytes a second; 0: no bound."""
+    """Bytes of events a second, 1 to 1e12; 0: no bound."""
     def __init__(
         self,
         *,
@@ -1069,28 +1128,116 @@ class SetRateLimitResponse(_message.Message):
 Global___SetRateLimitResponse: _TypeAlias = SetRateLimitResponse  # noqa: Y015
 
 @_typing.final
+class ListRateLimitsRequest(_message.Message):
+    """ListRateLimitsRequest is empty."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRateLimitsRequest: _TypeAlias = ListRateLimitsRequest  # noqa: Y015
+
+@_typing.final
+class ListRateLimitsResponse(_message.Message):
+    """ListRateLimitsResponse lists bounds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RATE_LIMITS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rate_limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___RateLimit]:
+        """In order of direction, topic and client."""
+
+    def __init__(
+        self,
+        *,
+        rate_limits: _abc.Iterable[Global___RateLimit] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rate_limits", b"rate_limits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRateLimitsResponse: _TypeAlias = ListRateLimitsResponse  # noqa: Y015
+
+@_typing.final
+class RateLimit(_message.Message):
+    """RateLimit is a bound; see SetRateLimitRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    DIRECTION_FIELD_NUMBER: _builtins.int
+    EVENTS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic. Empty: all together."""
+    client_id: _builtins.str
+    """The client, or the name of a token. Empty: all together."""
+    direction: Global___SetRateLimitRequest.Direction.ValueType
+    """What is bounded."""
+    events_per_second: _builtins.float
+    """Events a second; 0: no bound."""
+    bytes_per_second: _builtins.float
+    """Bytes of events a second; 0: no bound."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        direction: Global___SetRateLimitRequest.Direction.ValueType = ...,
+        events_per_second: _builtins.float = ...,
+        bytes_per_second: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_second", b"bytes_per_second", "client_id", b"client_id", "direction", b"direction", "events_per_second", b"events_per_second", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RateLimit: _TypeAlias = RateLimit  # noqa: Y015
+
+@_typing.final
 class DrainRequest(_message.Message):
-    """DrainRequest asks an instance to empty itself."""
+    """DrainRequest asks an instance to empty itself. Health turns NOT_SERVING, new
+    streams are UNAVAILABLE, live ones get Notice DRAINING and nothing new; their
+    acks are taken. Publishing goes on. A restart ends it.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     INSTANCE_ID_FIELD_NUMBER: _builtins.int
     GRACE_FIELD_NUMBER: _builtins.int
+    UNDO_FIELD_NUMBER: _builtins.int
     instance_id: _builtins.str
     """The instance; empty: the one asked."""
+    undo: _builtins.bool
+    """Take streams again. Those that were told to go still go."""
     @_builtins.property
     def grace(self) -> _duration_pb2.Duration:
-        """How long clients have to finish what is in flight. Unset: 10 s."""
+        """How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+        server's (10 s).
+        """
 
     def __init__(
         self,
         *,
         instance_id: _builtins.str = ...,
         grace: _duration_pb2.Duration | None = ...,
+        undo: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["grace", b"grace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grace", b"grace", "instance_id", b"instance_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grace", b"grace", "instance_id", b"instance_id", "undo", b"undo"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

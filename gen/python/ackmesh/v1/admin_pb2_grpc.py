@@ -96,10 +96,20 @@ class AdminStub:
                 request_serializer=ackmesh_dot_v1_dot_admin__pb2.PurgeDeadLettersRequest.SerializeToString,
                 response_deserializer=ackmesh_dot_v1_dot_admin__pb2.PurgeDeadLettersResponse.FromString,
                 _registered_method=True)
+        self.RebuildDeadLetters = channel.unary_unary(
+                '/ackmesh.v1.Admin/RebuildDeadLetters',
+                request_serializer=ackmesh_dot_v1_dot_admin__pb2.RebuildDeadLettersRequest.SerializeToString,
+                response_deserializer=ackmesh_dot_v1_dot_admin__pb2.RebuildDeadLettersResponse.FromString,
+                _registered_method=True)
         self.SetRateLimit = channel.unary_unary(
                 '/ackmesh.v1.Admin/SetRateLimit',
                 request_serializer=ackmesh_dot_v1_dot_admin__pb2.SetRateLimitRequest.SerializeToString,
                 response_deserializer=ackmesh_dot_v1_dot_admin__pb2.SetRateLimitResponse.FromString,
+                _registered_method=True)
+        self.ListRateLimits = channel.unary_unary(
+                '/ackmesh.v1.Admin/ListRateLimits',
+                request_serializer=ackmesh_dot_v1_dot_admin__pb2.ListRateLimitsRequest.SerializeToString,
+                response_deserializer=ackmesh_dot_v1_dot_admin__pb2.ListRateLimitsResponse.FromString,
                 _registered_method=True)
         self.Drain = channel.unary_unary(
                 '/ackmesh.v1.Admin/Drain',
@@ -198,15 +208,32 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RebuildDeadLetters(self, request, context):
+        """RebuildDeadLetters reads the topic of dead letters and adds to the ledger
+        what it lacks: after the data directory was lost, or on another instance.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetRateLimit(self, request, context):
-        """SetRateLimit bounds the rate of publishing or delivering.
+        """SetRateLimit bounds the rate of publishing or delivering on this instance.
+        It is kept over restarts.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRateLimits(self, request, context):
+        """ListRateLimits lists what SetRateLimit has set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Drain(self, request, context):
-        """Drain makes the instance stop taking streams and send its clients on.
+        """Drain makes the instance stop taking streams and send its clients on, or
+        take them again. It answers once the clients are told.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -275,10 +302,20 @@ def add_AdminServicer_to_server(servicer, server):
                     request_deserializer=ackmesh_dot_v1_dot_admin__pb2.PurgeDeadLettersRequest.FromString,
                     response_serializer=ackmesh_dot_v1_dot_admin__pb2.PurgeDeadLettersResponse.SerializeToString,
             ),
+            'RebuildDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.RebuildDeadLetters,
+                    request_deserializer=ackmesh_dot_v1_dot_admin__pb2.RebuildDeadLettersRequest.FromString,
+                    response_serializer=ackmesh_dot_v1_dot_admin__pb2.RebuildDeadLettersResponse.SerializeToString,
+            ),
             'SetRateLimit': grpc.unary_unary_rpc_method_handler(
                     servicer.SetRateLimit,
                     request_deserializer=ackmesh_dot_v1_dot_admin__pb2.SetRateLimitRequest.FromString,
                     response_serializer=ackmesh_dot_v1_dot_admin__pb2.SetRateLimitResponse.SerializeToString,
+            ),
+            'ListRateLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRateLimits,
+                    request_deserializer=ackmesh_dot_v1_dot_admin__pb2.ListRateLimitsRequest.FromString,
+                    response_serializer=ackmesh_dot_v1_dot_admin__pb2.ListRateLimitsResponse.SerializeToString,
             ),
             'Drain': grpc.unary_unary_rpc_method_handler(
                     servicer.Drain,
@@ -623,6 +660,33 @@ class Admin:
             _registered_method=True)
 
     @staticmethod
+    def RebuildDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ackmesh.v1.Admin/RebuildDeadLetters',
+            ackmesh_dot_v1_dot_admin__pb2.RebuildDeadLettersRequest.SerializeToString,
+            ackmesh_dot_v1_dot_admin__pb2.RebuildDeadLettersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def SetRateLimit(request,
             target,
             options=(),
@@ -639,6 +703,33 @@ class Admin:
             '/ackmesh.v1.Admin/SetRateLimit',
             ackmesh_dot_v1_dot_admin__pb2.SetRateLimitRequest.SerializeToString,
             ackmesh_dot_v1_dot_admin__pb2.SetRateLimitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRateLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ackmesh.v1.Admin/ListRateLimits',
+            ackmesh_dot_v1_dot_admin__pb2.ListRateLimitsRequest.SerializeToString,
+            ackmesh_dot_v1_dot_admin__pb2.ListRateLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -61,10 +61,20 @@ class AdminStub:
     """
     PurgeDeadLetters: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PurgeDeadLettersRequest, _admin_pb2.PurgeDeadLettersResponse]
     """PurgeDeadLetters forgets dead letters."""
+    RebuildDeadLetters: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RebuildDeadLettersRequest, _admin_pb2.RebuildDeadLettersResponse]
+    """RebuildDeadLetters reads the topic of dead letters and adds to the ledger
+    what it lacks: after the data directory was lost, or on another instance.
+    """
     SetRateLimit: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetRateLimitRequest, _admin_pb2.SetRateLimitResponse]
-    """SetRateLimit bounds the rate of publishing or delivering."""
+    """SetRateLimit bounds the rate of publishing or delivering on this instance.
+    It is kept over restarts.
+    """
+    ListRateLimits: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListRateLimitsRequest, _admin_pb2.ListRateLimitsResponse]
+    """ListRateLimits lists what SetRateLimit has set."""
     Drain: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DrainRequest, _admin_pb2.DrainResponse]
-    """Drain makes the instance stop taking streams and send its clients on."""
+    """Drain makes the instance stop taking streams and send its clients on, or
+    take them again. It answers once the clients are told.
+    """
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -99,10 +109,20 @@ class AdminAsyncStub(AdminStub):
     """
     PurgeDeadLetters: _aio.UnaryUnaryMultiCallable[_admin_pb2.PurgeDeadLettersRequest, _admin_pb2.PurgeDeadLettersResponse]  # type: ignore[assignment]
     """PurgeDeadLetters forgets dead letters."""
+    RebuildDeadLetters: _aio.UnaryUnaryMultiCallable[_admin_pb2.RebuildDeadLettersRequest, _admin_pb2.RebuildDeadLettersResponse]  # type: ignore[assignment]
+    """RebuildDeadLetters reads the topic of dead letters and adds to the ledger
+    what it lacks: after the data directory was lost, or on another instance.
+    """
     SetRateLimit: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetRateLimitRequest, _admin_pb2.SetRateLimitResponse]  # type: ignore[assignment]
-    """SetRateLimit bounds the rate of publishing or delivering."""
+    """SetRateLimit bounds the rate of publishing or delivering on this instance.
+    It is kept over restarts.
+    """
+    ListRateLimits: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListRateLimitsRequest, _admin_pb2.ListRateLimitsResponse]  # type: ignore[assignment]
+    """ListRateLimits lists what SetRateLimit has set."""
     Drain: _aio.UnaryUnaryMultiCallable[_admin_pb2.DrainRequest, _admin_pb2.DrainResponse]  # type: ignore[assignment]
-    """Drain makes the instance stop taking streams and send its clients on."""
+    """Drain makes the instance stop taking streams and send its clients on, or
+    take them again. It answers once the clients are told.
+    """
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     """Admin is the operators' service. It has a listener of its own. Reads never
@@ -208,12 +228,32 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         """PurgeDeadLetters forgets dead letters."""
 
     @_abc_1.abstractmethod
+    def RebuildDeadLetters(
+        self,
+        request: _admin_pb2.RebuildDeadLettersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RebuildDeadLettersResponse, _abc.Awaitable[_admin_pb2.RebuildDeadLettersResponse]]:
+        """RebuildDeadLetters reads the topic of dead letters and adds to the ledger
+        what it lacks: after the data directory was lost, or on another instance.
+        """
+
+    @_abc_1.abstractmethod
     def SetRateLimit(
         self,
         request: _admin_pb2.SetRateLimitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.SetRateLimitResponse, _abc.Awaitable[_admin_pb2.SetRateLimitResponse]]:
-        """SetRateLimit bounds the rate of publishing or delivering."""
+        """SetRateLimit bounds the rate of publishing or delivering on this instance.
+        It is kept over restarts.
+        """
+
+    @_abc_1.abstractmethod
+    def ListRateLimits(
+        self,
+        request: _admin_pb2.ListRateLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListRateLimitsResponse, _abc.Awaitable[_admin_pb2.ListRateLimitsResponse]]:
+        """ListRateLimits lists what SetRateLimit has set."""
 
     @_abc_1.abstractmethod
     def Drain(
@@ -221,6 +261,8 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DrainRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DrainResponse, _abc.Awaitable[_admin_pb2.DrainResponse]]:
-        """Drain makes the instance stop taking streams and send its clients on."""
+        """Drain makes the instance stop taking streams and send its clients on, or
+        take them again. It answers once the clients are told.
+        """
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -388,6 +388,37 @@ public final class AdminGrpc {
     return getPurgeDeadLettersMethod;
   }
 
+  private static volatile io.grpc.MethodDescriptor<io.ackmesh.v1.RebuildDeadLettersRequest,
+      io.ackmesh.v1.RebuildDeadLettersResponse> getRebuildDeadLettersMethod;
+
+  @io.grpc.stub.annotations.RpcMethod(
+      fullMethodName = SERVICE_NAME + '/' + "RebuildDeadLetters",
+      requestType = io.ackmesh.v1.RebuildDeadLettersRequest.class,
+      responseType = io.ackmesh.v1.RebuildDeadLettersResponse.class,
+      methodType = io.grpc.MethodDescriptor.MethodType.UNARY)
+  public static io.grpc.MethodDescriptor<io.ackmesh.v1.RebuildDeadLettersRequest,
+      io.ackmesh.v1.RebuildDeadLettersResponse> getRebuildDeadLettersMethod() {
+    io.grpc.MethodDescriptor<io.ackmesh.v1.RebuildDeadLettersRequest, io.ackmesh.v1.RebuildDeadLettersResponse> getRebuildDeadLettersMethod;
+    if ((getRebuildDeadLettersMethod = AdminGrpc.getRebuildDeadLettersMethod) == null) {
+      synchronized (AdminGrpc.class) {
+        if ((getRebuildDeadLettersMethod = AdminGrpc.getRebuildDeadLettersMethod) == null) {
+          AdminGrpc.getRebuildDeadLettersMethod = getRebuildDeadLettersMethod =
+              io.grpc.MethodDescriptor.<io.ackmesh.v1.RebuildDeadLettersRequest, io.ackmesh.v1.RebuildDeadLettersResponse>newBuilder()
+              .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
+              .setFullMethodName(generateFullMethodName(SERVICE_NAME, "RebuildDeadLetters"))
+              .setSampledToLocalTracing(true)
+              .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
+                  io.ackmesh.v1.RebuildDeadLettersRequest.getDefaultInstance()))
+              .setResponseMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
+                  io.ackmesh.v1.RebuildDeadLettersResponse.getDefaultInstance()))
+              .setSchemaDescriptor(new AdminMethodDescriptorSupplier("RebuildDeadLetters"))
+              .build();
+        }
+      }
+    }
+    return getRebuildDeadLettersMethod;
+  }
+
   private static volatile io.grpc.MethodDescriptor<io.ackmesh.v1.SetRateLimitRequest,
       io.ackmesh.v1.SetRateLimitResponse> getSetRateLimitMethod;
 
@@ -417,6 +448,37 @@ public final class AdminGrpc {
       }
     }
     return getSetRateLimitMethod;
+  }
+
+  private static volatile io.grpc.MethodDescriptor<io.ackmesh.v1.ListRateLimitsRequest,
+      io.ackmesh.v1.ListRateLimitsResponse> getListRateLimitsMethod;
+
+  @io.grpc.stub.annotations.RpcMethod(
+      fullMethodName = SERVICE_NAME + '/' + "ListRateLimits",
+      requestType = io.ackmesh.v1.ListRateLimitsRequest.class,
+      responseType = io.ackmesh.v1.ListRateLimitsResponse.class,
+      methodType = io.grpc.MethodDescriptor.MethodType.UNARY)
+  public static io.grpc.MethodDescriptor<io.ackmesh.v1.ListRateLimitsRequest,
+      io.ackmesh.v1.ListRateLimitsResponse> getListRateLimitsMethod() {
+    io.grpc.MethodDescriptor<io.ackmesh.v1.ListRateLimitsRequest, io.ackmesh.v1.ListRateLimitsResponse> getListRateLimitsMethod;
+    if ((getListRateLimitsMethod = AdminGrpc.getListRateLimitsMethod) == null) {
+      synchronized (AdminGrpc.class) {
+        if ((getListRateLimitsMethod = AdminGrpc.getListRateLimitsMethod) == null) {
+          AdminGrpc.getListRateLimitsMethod = getListRateLimitsMethod =
+              io.grpc.MethodDescriptor.<io.ackmesh.v1.ListRateLimitsRequest, io.ackmesh.v1.ListRateLimitsResponse>newBuilder()
+              .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
+              .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ListRateLimits"))
+              .setSampledToLocalTracing(true)
+              .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
+                  io.ackmesh.v1.ListRateLimitsRequest.getDefaultInstance()))
+              .setResponseMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
+                  io.ackmesh.v1.ListRateLimitsResponse.getDefaultInstance()))
+              .setSchemaDescriptor(new AdminMethodDescriptorSupplier("ListRateLimits"))
+              .build();
+        }
+      }
+    }
+    return getListRateLimitsMethod;
   }
 
   private static volatile io.grpc.MethodDescriptor<io.ackmesh.v1.DrainRequest,
@@ -625,7 +687,19 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * SetRateLimit bounds the rate of publishing or delivering.
+     * RebuildDeadLetters reads the topic of dead letters and adds to the ledger
+     * what it lacks: after the data directory was lost, or on another instance.
+     * </pre>
+     */
+    public void rebuildDeadLetters(io.ackmesh.v1.RebuildDeadLettersRequest request,
+        io.grpc.stub.StreamObserver<io.ackmesh.v1.RebuildDeadLettersResponse> responseObserver) {
+      io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getRebuildDeadLettersMethod(), responseObserver);
+    }
+
+    /**
+     * <pre>
+     * SetRateLimit bounds the rate of publishing or delivering on this instance.
+     * It is kept over restarts.
      * </pre>
      */
     public void setRateLimit(io.ackmesh.v1.SetRateLimitRequest request,
@@ -635,7 +709,18 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * Drain makes the instance stop taking streams and send its clients on.
+     * ListRateLimits lists what SetRateLimit has set.
+     * </pre>
+     */
+    public void listRateLimits(io.ackmesh.v1.ListRateLimitsRequest request,
+        io.grpc.stub.StreamObserver<io.ackmesh.v1.ListRateLimitsResponse> responseObserver) {
+      io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getListRateLimitsMethod(), responseObserver);
+    }
+
+    /**
+     * <pre>
+     * Drain makes the instance stop taking streams and send its clients on, or
+     * take them again. It answers once the clients are told.
      * </pre>
      */
     public void drain(io.ackmesh.v1.DrainRequest request,
@@ -730,12 +815,26 @@ public final class AdminGrpc {
                 io.ackmesh.v1.PurgeDeadLettersResponse>(
                   this, METHODID_PURGE_DEAD_LETTERS)))
           .addMethod(
+            getRebuildDeadLettersMethod(),
+            io.grpc.stub.ServerCalls.asyncUnaryCall(
+              new MethodHandlers<
+                io.ackmesh.v1.RebuildDeadLettersRequest,
+                io.ackmesh.v1.RebuildDeadLettersResponse>(
+                  this, METHODID_REBUILD_DEAD_LETTERS)))
+          .addMethod(
             getSetRateLimitMethod(),
             io.grpc.stub.ServerCalls.asyncUnaryCall(
               new MethodHandlers<
                 io.ackmesh.v1.SetRateLimitRequest,
                 io.ackmesh.v1.SetRateLimitResponse>(
                   this, METHODID_SET_RATE_LIMIT)))
+          .addMethod(
+            getListRateLimitsMethod(),
+            io.grpc.stub.ServerCalls.asyncUnaryCall(
+              new MethodHandlers<
+                io.ackmesh.v1.ListRateLimitsRequest,
+                io.ackmesh.v1.ListRateLimitsResponse>(
+                  this, METHODID_LIST_RATE_LIMITS)))
           .addMethod(
             getDrainMethod(),
             io.grpc.stub.ServerCalls.asyncUnaryCall(
@@ -900,7 +999,20 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * SetRateLimit bounds the rate of publishing or delivering.
+     * RebuildDeadLetters reads the topic of dead letters and adds to the ledger
+     * what it lacks: after the data directory was lost, or on another instance.
+     * </pre>
+     */
+    public void rebuildDeadLetters(io.ackmesh.v1.RebuildDeadLettersRequest request,
+        io.grpc.stub.StreamObserver<io.ackmesh.v1.RebuildDeadLettersResponse> responseObserver) {
+      io.grpc.stub.ClientCalls.asyncUnaryCall(
+          getChannel().newCall(getRebuildDeadLettersMethod(), getCallOptions()), request, responseObserver);
+    }
+
+    /**
+     * <pre>
+     * SetRateLimit bounds the rate of publishing or delivering on this instance.
+     * It is kept over restarts.
      * </pre>
      */
     public void setRateLimit(io.ackmesh.v1.SetRateLimitRequest request,
@@ -911,7 +1023,19 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * Drain makes the instance stop taking streams and send its clients on.
+     * ListRateLimits lists what SetRateLimit has set.
+     * </pre>
+     */
+    public void listRateLimits(io.ackmesh.v1.ListRateLimitsRequest request,
+        io.grpc.stub.StreamObserver<io.ackmesh.v1.ListRateLimitsResponse> responseObserver) {
+      io.grpc.stub.ClientCalls.asyncUnaryCall(
+          getChannel().newCall(getListRateLimitsMethod(), getCallOptions()), request, responseObserver);
+    }
+
+    /**
+     * <pre>
+     * Drain makes the instance stop taking streams and send its clients on, or
+     * take them again. It answers once the clients are told.
      * </pre>
      */
     public void drain(io.ackmesh.v1.DrainRequest request,
@@ -1062,7 +1186,19 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * SetRateLimit bounds the rate of publishing or delivering.
+     * RebuildDeadLetters reads the topic of dead letters and adds to the ledger
+     * what it lacks: after the data directory was lost, or on another instance.
+     * </pre>
+     */
+    public io.ackmesh.v1.RebuildDeadLettersResponse rebuildDeadLetters(io.ackmesh.v1.RebuildDeadLettersRequest request) {
+      return io.grpc.stub.ClientCalls.blockingUnaryCall(
+          getChannel(), getRebuildDeadLettersMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
+     * SetRateLimit bounds the rate of publishing or delivering on this instance.
+     * It is kept over restarts.
      * </pre>
      */
     public io.ackmesh.v1.SetRateLimitResponse setRateLimit(io.ackmesh.v1.SetRateLimitRequest request) {
@@ -1072,7 +1208,18 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * Drain makes the instance stop taking streams and send its clients on.
+     * ListRateLimits lists what SetRateLimit has set.
+     * </pre>
+     */
+    public io.ackmesh.v1.ListRateLimitsResponse listRateLimits(io.ackmesh.v1.ListRateLimitsRequest request) {
+      return io.grpc.stub.ClientCalls.blockingUnaryCall(
+          getChannel(), getListRateLimitsMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
+     * Drain makes the instance stop taking streams and send its clients on, or
+     * take them again. It answers once the clients are told.
      * </pre>
      */
     public io.ackmesh.v1.DrainResponse drain(io.ackmesh.v1.DrainRequest request) {
@@ -1234,7 +1381,20 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * SetRateLimit bounds the rate of publishing or delivering.
+     * RebuildDeadLetters reads the topic of dead letters and adds to the ledger
+     * what it lacks: after the data directory was lost, or on another instance.
+     * </pre>
+     */
+    public com.google.common.util.concurrent.ListenableFuture<io.ackmesh.v1.RebuildDeadLettersResponse> rebuildDeadLetters(
+        io.ackmesh.v1.RebuildDeadLettersRequest request) {
+      return io.grpc.stub.ClientCalls.futureUnaryCall(
+          getChannel().newCall(getRebuildDeadLettersMethod(), getCallOptions()), request);
+    }
+
+    /**
+     * <pre>
+     * SetRateLimit bounds the rate of publishing or delivering on this instance.
+     * It is kept over restarts.
      * </pre>
      */
     public com.google.common.util.concurrent.ListenableFuture<io.ackmesh.v1.SetRateLimitResponse> setRateLimit(
@@ -1245,7 +1405,19 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * Drain makes the instance stop taking streams and send its clients on.
+     * ListRateLimits lists what SetRateLimit has set.
+     * </pre>
+     */
+    public com.google.common.util.concurrent.ListenableFuture<io.ackmesh.v1.ListRateLimitsResponse> listRateLimits(
+        io.ackmesh.v1.ListRateLimitsRequest request) {
+      return io.grpc.stub.ClientCalls.futureUnaryCall(
+          getChannel().newCall(getListRateLimitsMethod(), getCallOptions()), request);
+    }
+
+    /**
+     * <pre>
+     * Drain makes the instance stop taking streams and send its clients on, or
+     * take them again. It answers once the clients are told.
      * </pre>
      */
     public com.google.common.util.concurrent.ListenableFuture<io.ackmesh.v1.DrainResponse> drain(
@@ -1267,8 +1439,10 @@ public final class AdminGrpc {
   private static final int METHODID_LIST_DEAD_LETTERS = 9;
   private static final int METHODID_REPLAY_DEAD_LETTERS = 10;
   private static final int METHODID_PURGE_DEAD_LETTERS = 11;
-  private static final int METHODID_SET_RATE_LIMIT = 12;
-  private static final int METHODID_DRAIN = 13;
+  private static final int METHODID_REBUILD_DEAD_LETTERS = 12;
+  private static final int METHODID_SET_RATE_LIMIT = 13;
+  private static final int METHODID_LIST_RATE_LIMITS = 14;
+  private static final int METHODID_DRAIN = 15;
 
   private static final class MethodHandlers<Req, Resp> implements
       io.grpc.stub.ServerCalls.UnaryMethod<Req, Resp>,
@@ -1335,9 +1509,17 @@ public final class AdminGrpc {
           serviceImpl.purgeDeadLetters((io.ackmesh.v1.PurgeDeadLettersRequest) request,
               (io.grpc.stub.StreamObserver<io.ackmesh.v1.PurgeDeadLettersResponse>) responseObserver);
           break;
+        case METHODID_REBUILD_DEAD_LETTERS:
+          serviceImpl.rebuildDeadLetters((io.ackmesh.v1.RebuildDeadLettersRequest) request,
+              (io.grpc.stub.StreamObserver<io.ackmesh.v1.RebuildDeadLettersResponse>) responseObserver);
+          break;
         case METHODID_SET_RATE_LIMIT:
           serviceImpl.setRateLimit((io.ackmesh.v1.SetRateLimitRequest) request,
               (io.grpc.stub.StreamObserver<io.ackmesh.v1.SetRateLimitResponse>) responseObserver);
+          break;
+        case METHODID_LIST_RATE_LIMITS:
+          serviceImpl.listRateLimits((io.ackmesh.v1.ListRateLimitsRequest) request,
+              (io.grpc.stub.StreamObserver<io.ackmesh.v1.ListRateLimitsResponse>) responseObserver);
           break;
         case METHODID_DRAIN:
           serviceImpl.drain((io.ackmesh.v1.DrainRequest) request,
@@ -1416,7 +1598,9 @@ public final class AdminGrpc {
               .addMethod(getListDeadLettersMethod())
               .addMethod(getReplayDeadLettersMethod())
               .addMethod(getPurgeDeadLettersMethod())
+              .addMethod(getRebuildDeadLettersMethod())
               .addMethod(getSetRateLimitMethod())
+              .addMethod(getListRateLimitsMethod())
               .addMethod(getDrainMethod())
               .build();
         }

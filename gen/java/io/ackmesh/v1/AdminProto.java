@@ -187,6 +187,16 @@ public final class AdminProto extends com.google.protobuf.GeneratedFile {
     com.google.protobuf.GeneratedMessage.FieldAccessorTable
       internal_static_ackmesh_v1_PurgeDeadLettersResponse_fieldAccessorTable;
   static final com.google.protobuf.Descriptors.Descriptor
+    internal_static_ackmesh_v1_RebuildDeadLettersRequest_descriptor;
+  static final 
+    com.google.protobuf.GeneratedMessage.FieldAccessorTable
+      internal_static_ackmesh_v1_RebuildDeadLettersRequest_fieldAccessorTable;
+  static final com.google.protobuf.Descriptors.Descriptor
+    internal_static_ackmesh_v1_RebuildDeadLettersResponse_descriptor;
+  static final 
+    com.google.protobuf.GeneratedMessage.FieldAccessorTable
+      internal_static_ackmesh_v1_RebuildDeadLettersResponse_fieldAccessorTable;
+  static final com.google.protobuf.Descriptors.Descriptor
     internal_static_ackmesh_v1_SetRateLimitRequest_descriptor;
   static final 
     com.google.protobuf.GeneratedMessage.FieldAccessorTable
@@ -196,6 +206,21 @@ public final class AdminProto extends com.google.protobuf.GeneratedFile {
   static final 
     com.google.protobuf.GeneratedMessage.FieldAccessorTable
       internal_static_ackmesh_v1_SetRateLimitResponse_fieldAccessorTable;
+  static final com.google.protobuf.Descriptors.Descriptor
+    internal_static_ackmesh_v1_ListRateLimitsRequest_descriptor;
+  static final 
+    com.google.protobuf.GeneratedMessage.FieldAccessorTable
+      internal_static_ackmesh_v1_ListRateLimitsRequest_fieldAccessorTable;
+  static final com.google.protobuf.Descriptors.Descriptor
+    internal_static_ackmesh_v1_ListRateLimitsResponse_descriptor;
+  static final 
+    com.google.protobuf.GeneratedMessage.FieldAccessorTable
+      internal_static_ackmesh_v1_ListRateLimitsResponse_fieldAccessorTable;
+  static final com.google.protobuf.Descriptors.Descriptor
+    internal_static_ackmesh_v1_RateLimit_descriptor;
+  static final 
+    com.google.protobuf.GeneratedMessage.FieldAccessorTable
+      internal_static_ackmesh_v1_RateLimit_fieldAccessorTable;
   static final com.google.protobuf.Descriptors.Descriptor
     internal_static_ackmesh_v1_DrainRequest_descriptor;
   static final 
@@ -307,51 +332,68 @@ public final class AdminProto extends com.google.protobuf.GeneratedFile {
       "layed\"a\n\027PurgeDeadLettersRequest\022\024\n\005topi" +
       "c\030\001 \001(\tR\005topic\022\036\n\nsubscriber\030\002 \001(\tR\nsubs" +
       "criber\022\020\n\003ids\030\003 \003(\tR\003ids\"2\n\030PurgeDeadLet" +
-      "tersResponse\022\026\n\006purged\030\001 \001(\003R\006purged\"\275\002\n" +
-      "\023SetRateLimitRequest\022\024\n\005topic\030\001 \001(\tR\005top" +
-      "ic\022\033\n\tclient_id\030\002 \001(\tR\010clientId\022G\n\tdirec" +
-      "tion\030\003 \001(\0162).ackmesh.v1.SetRateLimitRequ" +
-      "est.DirectionR\tdirection\022*\n\021events_per_s" +
-      "econd\030\004 \001(\001R\017eventsPerSecond\022(\n\020bytes_pe" +
-      "r_second\030\005 \001(\001R\016bytesPerSecond\"T\n\tDirect" +
-      "ion\022\031\n\025DIRECTION_UNSPECIFIED\020\000\022\025\n\021DIRECT" +
-      "ION_PUBLISH\020\001\022\025\n\021DIRECTION_DELIVER\020\002\"\026\n\024" +
-      "SetRateLimitResponse\"`\n\014DrainRequest\022\037\n\013" +
-      "instance_id\030\001 \001(\tR\ninstanceId\022/\n\005grace\030\002" +
-      " \001(\0132\031.google.protobuf.DurationR\005grace\")" +
-      "\n\rDrainResponse\022\030\n\007streams\030\001 \001(\005R\007stream" +
-      "s2\232\t\n\005Admin\022K\n\nListTopics\022\035.ackmesh.v1.L" +
-      "istTopicsRequest\032\036.ackmesh.v1.ListTopics" +
-      "Response\022N\n\013CreateTopic\022\036.ackmesh.v1.Cre" +
-      "ateTopicRequest\032\037.ackmesh.v1.CreateTopic" +
-      "Response\022N\n\013DeleteTopic\022\036.ackmesh.v1.Del" +
-      "eteTopicRequest\032\037.ackmesh.v1.DeleteTopic" +
-      "Response\022Z\n\017ListSubscribers\022\".ackmesh.v1" +
-      ".ListSubscribersRequest\032#.ackmesh.v1.Lis" +
-      "tSubscribersResponse\022]\n\020DeleteSubscriber" +
-      "\022#.ackmesh.v1.DeleteSubscriberRequest\032$." +
-      "ackmesh.v1.DeleteSubscriberResponse\022N\n\013L" +
-      "istClients\022\036.ackmesh.v1.ListClientsReque" +
-      "st\032\037.ackmesh.v1.ListClientsResponse\022N\n\013E" +
-      "victClient\022\036.ackmesh.v1.EvictClientReque" +
-      "st\032\037.ackmesh.v1.EvictClientResponse\022K\n\nG" +
-      "etOffsets\022\035.ackmesh.v1.GetOffsetsRequest" +
-      "\032\036.ackmesh.v1.GetOffsetsResponse\022N\n\013Rese" +
-      "tOffset\022\036.ackmesh.v1.ResetOffsetRequest\032" +
-      "\037.ackmesh.v1.ResetOffsetResponse\022Z\n\017List" +
-      "DeadLetters\022\".ackmesh.v1.ListDeadLetters" +
-      "Request\032#.ackmesh.v1.ListDeadLettersResp" +
-      "onse\022`\n\021ReplayDeadLetters\022$.ackmesh.v1.R" +
-      "eplayDeadLettersRequest\032%.ackmesh.v1.Rep" +
-      "layDeadLettersResponse\022]\n\020PurgeDeadLette" +
-      "rs\022#.ackmesh.v1.PurgeDeadLettersRequest\032" +
-      "$.ackmesh.v1.PurgeDeadLettersResponse\022Q\n" +
-      "\014SetRateLimit\022\037.ackmesh.v1.SetRateLimitR" +
-      "equest\032 .ackmesh.v1.SetRateLimitResponse" +
-      "\022<\n\005Drain\022\030.ackmesh.v1.DrainRequest\032\031.ac" +
-      "kmesh.v1.DrainResponseBU\n\rio.ackmesh.v1B" +
-      "\nAdminProtoP\001Z6github.com/ackmesh/ackmes" +
-      "h/gen/go/ackmesh/v1;ackmeshv1b\006proto3"
+      "tersResponse\022\026\n\006purged\030\001 \001(\003R\006purged\"1\n\031" +
+      "RebuildDeadLettersRequest\022\024\n\005topic\030\001 \001(\t" +
+      "R\005topic\"H\n\032RebuildDeadLettersResponse\022\024\n" +
+      "\005found\030\001 \001(\003R\005found\022\024\n\005added\030\002 \001(\003R\005adde" +
+      "d\"\275\002\n\023SetRateLimitRequest\022\024\n\005topic\030\001 \001(\t" +
+      "R\005topic\022\033\n\tclient_id\030\002 \001(\tR\010clientId\022G\n\t" +
+      "direction\030\003 \001(\0162).ackmesh.v1.SetRateLimi" +
+      "tRequest.DirectionR\tdirection\022*\n\021events_" +
+      "per_second\030\004 \001(\001R\017eventsPerSecond\022(\n\020byt" +
+      "es_per_second\030\005 \001(\001R\016bytesPerSecond\"T\n\tD" +
+      "irection\022\031\n\025DIRECTION_UNSPECIFIED\020\000\022\025\n\021D" +
+      "IRECTION_PUBLISH\020\001\022\025\n\021DIRECTION_DELIVER\020" +
+      "\002\"\026\n\024SetRateLimitResponse\"\027\n\025ListRateLim" +
+      "itsRequest\"P\n\026ListRateLimitsResponse\0226\n\013" +
+      "rate_limits\030\001 \003(\0132\025.ackmesh.v1.RateLimit" +
+      "R\nrateLimits\"\335\001\n\tRateLimit\022\024\n\005topic\030\001 \001(" +
+      "\tR\005topic\022\033\n\tclient_id\030\002 \001(\tR\010clientId\022G\n" +
+      "\tdirection\030\003 \001(\0162).ackmesh.v1.SetRateLim" +
+      "itRequest.DirectionR\tdirection\022*\n\021events" +
+      "_per_second\030\004 \001(\001R\017eventsPerSecond\022(\n\020by" +
+      "tes_per_second\030\005 \001(\001R\016bytesPerSecond\"t\n\014" +
+      "DrainRequest\022\037\n\013instance_id\030\001 \001(\tR\ninsta" +
+      "nceId\022/\n\005grace\030\002 \001(\0132\031.google.protobuf.D" +
+      "urationR\005grace\022\022\n\004undo\030\003 \001(\010R\004undo\")\n\rDr" +
+      "ainResponse\022\030\n\007streams\030\001 \001(\005R\007streams2\330\n" +
+      "\n\005Admin\022K\n\nListTopics\022\035.ackmesh.v1.ListT" +
+      "opicsRequest\032\036.ackmesh.v1.ListTopicsResp" +
+      "onse\022N\n\013CreateTopic\022\036.ackmesh.v1.CreateT" +
+      "opicRequest\032\037.ackmesh.v1.CreateTopicResp" +
+      "onse\022N\n\013DeleteTopic\022\036.ackmesh.v1.DeleteT" +
+      "opicRequest\032\037.ackmesh.v1.DeleteTopicResp" +
+      "onse\022Z\n\017ListSubscribers\022\".ackmesh.v1.Lis" +
+      "tSubscribersRequest\032#.ackmesh.v1.ListSub" +
+      "scribersResponse\022]\n\020DeleteSubscriber\022#.a" +
+      "ckmesh.v1.DeleteSubscriberRequest\032$.ackm" +
+      "esh.v1.DeleteSubscriberResponse\022N\n\013ListC" +
+      "lients\022\036.ackmesh.v1.ListClientsRequest\032\037" +
+      ".ackmesh.v1.ListClientsResponse\022N\n\013Evict" +
+      "Client\022\036.ackmesh.v1.EvictClientRequest\032\037" +
+      ".ackmesh.v1.EvictClientResponse\022K\n\nGetOf" +
+      "fsets\022\035.ackmesh.v1.GetOffsetsRequest\032\036.a" +
+      "ckmesh.v1.GetOffsetsResponse\022N\n\013ResetOff" +
+      "set\022\036.ackmesh.v1.ResetOffsetRequest\032\037.ac" +
+      "kmesh.v1.ResetOffsetResponse\022Z\n\017ListDead" +
+      "Letters\022\".ackmesh.v1.ListDeadLettersRequ" +
+      "est\032#.ackmesh.v1.ListDeadLettersResponse" +
+      "\022`\n\021ReplayDeadLetters\022$.ackmesh.v1.Repla" +
+      "yDeadLettersRequest\032%.ackmesh.v1.ReplayD" +
+      "eadLettersResponse\022]\n\020PurgeDeadLetters\022#" +
+      ".ackmesh.v1.PurgeDeadLettersRequest\032$.ac" +
+      "kmesh.v1.PurgeDeadLettersResponse\022c\n\022Reb" +
+      "uildDeadLetters\022%.ackmesh.v1.RebuildDead" +
+      "LettersRequest\032&.ackmesh.v1.RebuildDeadL" +
+      "ettersResponse\022Q\n\014SetRateLimit\022\037.ackmesh" +
+      ".v1.SetRateLimitRequest\032 .ackmesh.v1.Set" +
+      "RateLimitResponse\022W\n\016ListRateLimits\022!.ac" +
+      "kmesh.v1.ListRateLimitsRequest\032\".ackmesh" +
+      ".v1.ListRateLimitsResponse\022<\n\005Drain\022\030.ac" +
+      "kmesh.v1.DrainRequest\032\031.ackmesh.v1.Drain" +
+      "ResponseBU\n\rio.ackmesh.v1B\nAdminProtoP\001Z" +
+      "6github.com/ackmesh/ackmesh/gen/go/ackme" +
+      "sh/v1;ackmeshv1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -553,26 +595,56 @@ public final class AdminProto extends com.google.protobuf.GeneratedFile {
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_PurgeDeadLettersResponse_descriptor,
         new java.lang.String[] { "Purged", });
-    internal_static_ackmesh_v1_SetRateLimitRequest_descriptor =
+    internal_static_ackmesh_v1_RebuildDeadLettersRequest_descriptor =
       getDescriptor().getMessageType(31);
+    internal_static_ackmesh_v1_RebuildDeadLettersRequest_fieldAccessorTable = new
+      com.google.protobuf.GeneratedMessage.FieldAccessorTable(
+        internal_static_ackmesh_v1_RebuildDeadLettersRequest_descriptor,
+        new java.lang.String[] { "Topic", });
+    internal_static_ackmesh_v1_RebuildDeadLettersResponse_descriptor =
+      getDescriptor().getMessageType(32);
+    internal_static_ackmesh_v1_RebuildDeadLettersResponse_fieldAccessorTable = new
+      com.google.protobuf.GeneratedMessage.FieldAccessorTable(
+        internal_static_ackmesh_v1_RebuildDeadLettersResponse_descriptor,
+        new java.lang.String[] { "Found", "Added", });
+    internal_static_ackmesh_v1_SetRateLimitRequest_descriptor =
+      getDescriptor().getMessageType(33);
     internal_static_ackmesh_v1_SetRateLimitRequest_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_SetRateLimitRequest_descriptor,
         new java.lang.String[] { "Topic", "ClientId", "Direction", "EventsPerSecond", "BytesPerSecond", });
     internal_static_ackmesh_v1_SetRateLimitResponse_descriptor =
-      getDescriptor().getMessageType(32);
+      getDescriptor().getMessageType(34);
     internal_static_ackmesh_v1_SetRateLimitResponse_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_SetRateLimitResponse_descriptor,
         new java.lang.String[] { });
+    internal_static_ackmesh_v1_ListRateLimitsRequest_descriptor =
+      getDescriptor().getMessageType(35);
+    internal_static_ackmesh_v1_ListRateLimitsRequest_fieldAccessorTable = new
+      com.google.protobuf.GeneratedMessage.FieldAccessorTable(
+        internal_static_ackmesh_v1_ListRateLimitsRequest_descriptor,
+        new java.lang.String[] { });
+    internal_static_ackmesh_v1_ListRateLimitsResponse_descriptor =
+      getDescriptor().getMessageType(36);
+    internal_static_ackmesh_v1_ListRateLimitsResponse_fieldAccessorTable = new
+      com.google.protobuf.GeneratedMessage.FieldAccessorTable(
+        internal_static_ackmesh_v1_ListRateLimitsResponse_descriptor,
+        new java.lang.String[] { "RateLimits", });
+    internal_static_ackmesh_v1_RateLimit_descriptor =
+      getDescriptor().getMessageType(37);
+    internal_static_ackmesh_v1_RateLimit_fieldAccessorTable = new
+      com.google.protobuf.GeneratedMessage.FieldAccessorTable(
+        internal_static_ackmesh_v1_RateLimit_descriptor,
+        new java.lang.String[] { "Topic", "ClientId", "Direction", "EventsPerSecond", "BytesPerSecond", });
     internal_static_ackmesh_v1_DrainRequest_descriptor =
-      getDescriptor().getMessageType(33);
+      getDescriptor().getMessageType(38);
     internal_static_ackmesh_v1_DrainRequest_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_DrainRequest_descriptor,
-        new java.lang.String[] { "InstanceId", "Grace", });
+        new java.lang.String[] { "InstanceId", "Grace", "Undo", });
     internal_static_ackmesh_v1_DrainResponse_descriptor =
-      getDescriptor().getMessageType(34);
+      getDescriptor().getMessageType(39);
     internal_static_ackmesh_v1_DrainResponse_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_DrainResponse_descriptor,

@@ -7,7 +7,9 @@ package io.ackmesh.v1;
 
 /**
  * <pre>
- * DrainRequest asks an instance to empty itself.
+ * DrainRequest asks an instance to empty itself. Health turns NOT_SERVING, new
+ * streams are UNAVAILABLE, live ones get Notice DRAINING and nothing new; their
+ * acks are taken. Publishing goes on. A restart ends it.
  * </pre>
  *
  * Protobuf type {@code ackmesh.v1.DrainRequest}
@@ -105,7 +107,8 @@ private static final long serialVersionUID = 0L;
   private com.google.protobuf.Duration grace_;
   /**
    * <pre>
-   * How long clients have to finish what is in flight. Unset: 10 s.
+   * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+   * server's (10 s).
    * </pre>
    *
    * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -117,7 +120,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * How long clients have to finish what is in flight. Unset: 10 s.
+   * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+   * server's (10 s).
    * </pre>
    *
    * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -129,7 +133,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * How long clients have to finish what is in flight. Unset: 10 s.
+   * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+   * server's (10 s).
    * </pre>
    *
    * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -137,6 +142,21 @@ private static final long serialVersionUID = 0L;
   @java.lang.Override
   public com.google.protobuf.DurationOrBuilder getGraceOrBuilder() {
     return grace_ == null ? com.google.protobuf.Duration.getDefaultInstance() : grace_;
+  }
+
+  public static final int UNDO_FIELD_NUMBER = 3;
+  private boolean undo_ = false;
+  /**
+   * <pre>
+   * Take streams again. Those that were told to go still go.
+   * </pre>
+   *
+   * <code>bool undo = 3 [json_name = "undo"];</code>
+   * @return The undo.
+   */
+  @java.lang.Override
+  public boolean getUndo() {
+    return undo_;
   }
 
   private byte memoizedIsInitialized = -1;
@@ -159,6 +179,9 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000001) != 0)) {
       output.writeMessage(2, getGrace());
     }
+    if (undo_ != false) {
+      output.writeBool(3, undo_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -169,6 +192,10 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000001) != 0)) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(2, getGrace());
+    }
+    if (undo_ != false) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeBoolSize(3, undo_);
     }
     return size;
   }
@@ -201,6 +228,8 @@ private static final long serialVersionUID = 0L;
       if (!getGrace()
           .equals(other.getGrace())) return false;
     }
+    if (getUndo()
+        != other.getUndo()) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -218,6 +247,9 @@ private static final long serialVersionUID = 0L;
       hash = (37 * hash) + GRACE_FIELD_NUMBER;
       hash = (53 * hash) + getGrace().hashCode();
     }
+    hash = (37 * hash) + UNDO_FIELD_NUMBER;
+    hash = (53 * hash) + com.google.protobuf.Internal.hashBoolean(
+        getUndo());
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -317,7 +349,9 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * DrainRequest asks an instance to empty itself.
+   * DrainRequest asks an instance to empty itself. Health turns NOT_SERVING, new
+   * streams are UNAVAILABLE, live ones get Notice DRAINING and nothing new; their
+   * acks are taken. Publishing goes on. A restart ends it.
    * </pre>
    *
    * Protobuf type {@code ackmesh.v1.DrainRequest}
@@ -365,6 +399,7 @@ private static final long serialVersionUID = 0L;
         graceBuilder_.dispose();
         graceBuilder_ = null;
       }
+      undo_ = false;
       return this;
     }
 
@@ -408,6 +443,9 @@ private static final long serialVersionUID = 0L;
             : graceBuilder_.build();
         to_bitField0_ |= 0x00000001;
       }
+      if (((from_bitField0_ & 0x00000004) != 0)) {
+        result.undo_ = undo_;
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -430,6 +468,9 @@ private static final long serialVersionUID = 0L;
       }
       if (other.hasGrace()) {
         mergeGrace(other.getGrace());
+      }
+      if (other.getUndo() != false) {
+        setUndo(other.getUndo());
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -467,6 +508,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000002;
               break;
             } // case 18
+            case 24: {
+              undo_ = input.readBool();
+              bitField0_ |= 0x00000004;
+              break;
+            } // case 24
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -581,7 +627,8 @@ private static final long serialVersionUID = 0L;
         com.google.protobuf.Duration, com.google.protobuf.Duration.Builder, com.google.protobuf.DurationOrBuilder> graceBuilder_;
     /**
      * <pre>
-     * How long clients have to finish what is in flight. Unset: 10 s.
+     * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+     * server's (10 s).
      * </pre>
      *
      * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -592,7 +639,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * How long clients have to finish what is in flight. Unset: 10 s.
+     * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+     * server's (10 s).
      * </pre>
      *
      * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -607,7 +655,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * How long clients have to finish what is in flight. Unset: 10 s.
+     * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+     * server's (10 s).
      * </pre>
      *
      * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -625,7 +674,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * How long clients have to finish what is in flight. Unset: 10 s.
+     * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+     * server's (10 s).
      * </pre>
      *
      * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -643,7 +693,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * How long clients have to finish what is in flight. Unset: 10 s.
+     * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+     * server's (10 s).
      * </pre>
      *
      * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -668,7 +719,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * How long clients have to finish what is in flight. Unset: 10 s.
+     * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+     * server's (10 s).
      * </pre>
      *
      * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -685,7 +737,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * How long clients have to finish what is in flight. Unset: 10 s.
+     * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+     * server's (10 s).
      * </pre>
      *
      * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -697,7 +750,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * How long clients have to finish what is in flight. Unset: 10 s.
+     * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+     * server's (10 s).
      * </pre>
      *
      * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -712,7 +766,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * How long clients have to finish what is in flight. Unset: 10 s.
+     * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+     * server's (10 s).
      * </pre>
      *
      * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -729,6 +784,50 @@ private static final long serialVersionUID = 0L;
         grace_ = null;
       }
       return graceBuilder_;
+    }
+
+    private boolean undo_ ;
+    /**
+     * <pre>
+     * Take streams again. Those that were told to go still go.
+     * </pre>
+     *
+     * <code>bool undo = 3 [json_name = "undo"];</code>
+     * @return The undo.
+     */
+    @java.lang.Override
+    public boolean getUndo() {
+      return undo_;
+    }
+    /**
+     * <pre>
+     * Take streams again. Those that were told to go still go.
+     * </pre>
+     *
+     * <code>bool undo = 3 [json_name = "undo"];</code>
+     * @param value The undo to set.
+     * @return This builder for chaining.
+     */
+    public Builder setUndo(boolean value) {
+
+      undo_ = value;
+      bitField0_ |= 0x00000004;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Take streams again. Those that were told to go still go.
+     * </pre>
+     *
+     * <code>bool undo = 3 [json_name = "undo"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearUndo() {
+      bitField0_ = (bitField0_ & ~0x00000004);
+      undo_ = false;
+      onChanged();
+      return this;
     }
 
     // @@protoc_insertion_point(builder_scope:ackmesh.v1.DrainRequest)

@@ -32,7 +32,8 @@ public interface DrainRequestOrBuilder extends
 
   /**
    * <pre>
-   * How long clients have to finish what is in flight. Unset: 10 s.
+   * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+   * server's (10 s).
    * </pre>
    *
    * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -41,7 +42,8 @@ public interface DrainRequestOrBuilder extends
   boolean hasGrace();
   /**
    * <pre>
-   * How long clients have to finish what is in flight. Unset: 10 s.
+   * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+   * server's (10 s).
    * </pre>
    *
    * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
@@ -50,10 +52,21 @@ public interface DrainRequestOrBuilder extends
   com.google.protobuf.Duration getGrace();
   /**
    * <pre>
-   * How long clients have to finish what is in flight. Unset: 10 s.
+   * How long clients have to finish what is in flight: 0 to 10 min. Unset: the
+   * server's (10 s).
    * </pre>
    *
    * <code>.google.protobuf.Duration grace = 2 [json_name = "grace"];</code>
    */
   com.google.protobuf.DurationOrBuilder getGraceOrBuilder();
+
+  /**
+   * <pre>
+   * Take streams again. Those that were told to go still go.
+   * </pre>
+   *
+   * <code>bool undo = 3 [json_name = "undo"];</code>
+   * @return The undo.
+   */
+  boolean getUndo();
 }

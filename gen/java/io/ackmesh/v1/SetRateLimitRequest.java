@@ -7,7 +7,9 @@ package io.ackmesh.v1;
 
 /**
  * <pre>
- * SetRateLimitRequest bounds a rate.
+ * SetRateLimitRequest bounds a rate. Both rates 0 remove the bound. All bounds
+ * that hold for a topic and a client hold together; each lets what was saved up
+ * in a quiet second through at once. An instance keeps up to 1,000.
  * </pre>
  *
  * Protobuf type {@code ackmesh.v1.SetRateLimitRequest}
@@ -74,7 +76,8 @@ private static final long serialVersionUID = 0L;
     DIRECTION_UNSPECIFIED(0),
     /**
      * <pre>
-     * Publishing.
+     * Publishing: a request beyond it is RESOURCE_EXHAUSTED, with the time to
+     * wait in a google.rpc.RetryInfo.
      * </pre>
      *
      * <code>DIRECTION_PUBLISH = 1;</code>
@@ -82,7 +85,7 @@ private static final long serialVersionUID = 0L;
     DIRECTION_PUBLISH(1),
     /**
      * <pre>
-     * Delivering.
+     * Delivering: deliveries beyond it wait.
      * </pre>
      *
      * <code>DIRECTION_DELIVER = 2;</code>
@@ -110,7 +113,8 @@ private static final long serialVersionUID = 0L;
     public static final int DIRECTION_UNSPECIFIED_VALUE = 0;
     /**
      * <pre>
-     * Publishing.
+     * Publishing: a request beyond it is RESOURCE_EXHAUSTED, with the time to
+     * wait in a google.rpc.RetryInfo.
      * </pre>
      *
      * <code>DIRECTION_PUBLISH = 1;</code>
@@ -118,7 +122,7 @@ private static final long serialVersionUID = 0L;
     public static final int DIRECTION_PUBLISH_VALUE = 1;
     /**
      * <pre>
-     * Delivering.
+     * Delivering: deliveries beyond it wait.
      * </pre>
      *
      * <code>DIRECTION_DELIVER = 2;</code>
@@ -261,7 +265,8 @@ private static final long serialVersionUID = 0L;
   private volatile java.lang.Object clientId_ = "";
   /**
    * <pre>
-   * The client. Empty: all together.
+   * The client; of DIRECTION_PUBLISH, where clients have no id, the name of the
+   * token that the publisher shows. Empty: all together.
    * </pre>
    *
    * <code>string client_id = 2 [json_name = "clientId"];</code>
@@ -282,7 +287,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The client. Empty: all together.
+   * The client; of DIRECTION_PUBLISH, where clients have no id, the name of the
+   * token that the publisher shows. Empty: all together.
    * </pre>
    *
    * <code>string client_id = 2 [json_name = "clientId"];</code>
@@ -333,7 +339,7 @@ private static final long serialVersionUID = 0L;
   private double eventsPerSecond_ = 0D;
   /**
    * <pre>
-   * Events a second; 0: no bound.
+   * Events a second, 0.01 to 1e12; 0: no bound.
    * </pre>
    *
    * <code>double events_per_second = 4 [json_name = "eventsPerSecond"];</code>
@@ -348,7 +354,7 @@ private static final long serialVersionUID = 0L;
   private double bytesPerSecond_ = 0D;
   /**
    * <pre>
-   * Bytes a second; 0: no bound.
+   * Bytes of events a second, 1 to 1e12; 0: no bound.
    * </pre>
    *
    * <code>double bytes_per_second = 5 [json_name = "bytesPerSecond"];</code>
@@ -567,7 +573,9 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * SetRateLimitRequest bounds a rate.
+   * SetRateLimitRequest bounds a rate. Both rates 0 remove the bound. All bounds
+   * that hold for a topic and a client hold together; each lets what was saved up
+   * in a quiet second through at once. An instance keeps up to 1,000.
    * </pre>
    *
    * Protobuf type {@code ackmesh.v1.SetRateLimitRequest}
@@ -850,7 +858,8 @@ private static final long serialVersionUID = 0L;
     private java.lang.Object clientId_ = "";
     /**
      * <pre>
-     * The client. Empty: all together.
+     * The client; of DIRECTION_PUBLISH, where clients have no id, the name of the
+     * token that the publisher shows. Empty: all together.
      * </pre>
      *
      * <code>string client_id = 2 [json_name = "clientId"];</code>
@@ -870,7 +879,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The client. Empty: all together.
+     * The client; of DIRECTION_PUBLISH, where clients have no id, the name of the
+     * token that the publisher shows. Empty: all together.
      * </pre>
      *
      * <code>string client_id = 2 [json_name = "clientId"];</code>
@@ -891,7 +901,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The client. Empty: all together.
+     * The client; of DIRECTION_PUBLISH, where clients have no id, the name of the
+     * token that the publisher shows. Empty: all together.
      * </pre>
      *
      * <code>string client_id = 2 [json_name = "clientId"];</code>
@@ -908,7 +919,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The client. Empty: all together.
+     * The client; of DIRECTION_PUBLISH, where clients have no id, the name of the
+     * token that the publisher shows. Empty: all together.
      * </pre>
      *
      * <code>string client_id = 2 [json_name = "clientId"];</code>
@@ -922,7 +934,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The client. Empty: all together.
+     * The client; of DIRECTION_PUBLISH, where clients have no id, the name of the
+     * token that the publisher shows. Empty: all together.
      * </pre>
      *
      * <code>string client_id = 2 [json_name = "clientId"];</code>
@@ -1014,7 +1027,7 @@ private static final long serialVersionUID = 0L;
     private double eventsPerSecond_ ;
     /**
      * <pre>
-     * Events a second; 0: no bound.
+     * Events a second, 0.01 to 1e12; 0: no bound.
      * </pre>
      *
      * <code>double events_per_second = 4 [json_name = "eventsPerSecond"];</code>
@@ -1026,7 +1039,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Events a second; 0: no bound.
+     * Events a second, 0.01 to 1e12; 0: no bound.
      * </pre>
      *
      * <code>double events_per_second = 4 [json_name = "eventsPerSecond"];</code>
@@ -1042,7 +1055,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Events a second; 0: no bound.
+     * Events a second, 0.01 to 1e12; 0: no bound.
      * </pre>
      *
      * <code>double events_per_second = 4 [json_name = "eventsPerSecond"];</code>
@@ -1058,7 +1071,7 @@ private static final long serialVersionUID = 0L;
     private double bytesPerSecond_ ;
     /**
      * <pre>
-     * Bytes a second; 0: no bound.
+     * Bytes of events a second, 1 to 1e12; 0: no bound.
      * </pre>
      *
      * <code>double bytes_per_second = 5 [json_name = "bytesPerSecond"];</code>
@@ -1070,7 +1083,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Bytes a second; 0: no bound.
+     * Bytes of events a second, 1 to 1e12; 0: no bound.
      * </pre>
      *
      * <code>double bytes_per_second = 5 [json_name = "bytesPerSecond"];</code>
@@ -1086,7 +1099,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Bytes a second; 0: no bound.
+     * Bytes of events a second, 1 to 1e12; 0: no bound.
      * </pre>
      *
      * <code>double bytes_per_second = 5 [json_name = "bytesPerSecond"];</code>

@@ -32,7 +32,8 @@ public interface SetRateLimitRequestOrBuilder extends
 
   /**
    * <pre>
-   * The client. Empty: all together.
+   * The client; of DIRECTION_PUBLISH, where clients have no id, the name of the
+   * token that the publisher shows. Empty: all together.
    * </pre>
    *
    * <code>string client_id = 2 [json_name = "clientId"];</code>
@@ -41,7 +42,8 @@ public interface SetRateLimitRequestOrBuilder extends
   java.lang.String getClientId();
   /**
    * <pre>
-   * The client. Empty: all together.
+   * The client; of DIRECTION_PUBLISH, where clients have no id, the name of the
+   * token that the publisher shows. Empty: all together.
    * </pre>
    *
    * <code>string client_id = 2 [json_name = "clientId"];</code>
@@ -71,7 +73,7 @@ public interface SetRateLimitRequestOrBuilder extends
 
   /**
    * <pre>
-   * Events a second; 0: no bound.
+   * Events a second, 0.01 to 1e12; 0: no bound.
    * </pre>
    *
    * <code>double events_per_second = 4 [json_name = "eventsPerSecond"];</code>
@@ -81,7 +83,7 @@ public interface SetRateLimitRequestOrBuilder extends
 
   /**
    * <pre>
-   * Bytes a second; 0: no bound.
+   * Bytes of events a second, 1 to 1e12; 0: no bound.
    * </pre>
    *
    * <code>double bytes_per_second = 5 [json_name = "bytesPerSecond"];</code>

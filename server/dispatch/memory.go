@@ -1,0 +1,87 @@
+package dispatch
+
+import "time"
+
+// The records in memory, of all partitions together, are to stay within half of
+// MemoryLimit; the other half is for what is encoded. Above it nobody reads far
+// ahead, windows shrink to the chunk that is in use, and partitions that have
+// nothing to send now give theirs up: whoever needs it again reads it again. At
+// the whole limit nothing more is read until there is less.
+
+// squeezeEvery is the least time between two looks for memory.
+const squeezeEvery = 50 * time.Millisecond
+
+// memoryShort tells whether the records in memory take half of what is allowed.
+func (d *Dispatcher) memoryShort() bool {
+	return d.Metrics.WindowBytes.Load() > d.cfg.MemoryLimit/2
+}
+
+// memoryFull tells whether they would take all of it with another chunk.
+func (d *Dispatcher) memoryFull() bool {
+	return d.Metrics.WindowBytes.Load()+pollBytes > d.cfg.MemoryLimit
+}
+
+// readBytes is how much one read of the log returns at most.
+func (d *Dispatcher) readBytes() int {
+	if d.memoryShort() {
+		return batchBuffer
+	}
+	return pollBytes
+}
+
+// aheadChunks is how many chunks a partition reads ahead: fewer when memory is
+// short.
+func (d *Dispatcher) aheadChunks() int {
+	if d.memoryShort() {
+		return 1
+	}
+	return aheadChunks
+}
+
+// windowRoom is how large the window of one partition may be.
+func (d *Dispatcher) windowRoom() int {
+	if d.memoryShort() {
+		return 0 // the chunk that is in use stays
+	}
+	return d.cfg.WindowBytes
+}
+
+// squeeze asks all partitions to give up what they do not use now, unless that
+// was done a moment ago.
+func (d *Dispatcher) squeeze(now time.Time) {
+	at, last := int64(now.Sub(d.start)), d.squeezed.Load()
+	if last != 0 && at-last < int64(squeezeEvery) || !d.squeezed.CompareAndSwap(last, max(at, 1)) {
+		return
+	}
+	for _, l := range d.allLoops() {
+		l.post(event{kind: evCall, call: l.giveUp})
+	}
+}
+
+// giveUp drops the window of a partition that has nothing to send now.
+func (l *loop) giveUp() {
+	if len(l.ready) == 0 && l.d.memoryShort() {
+		l.cache.clear(l.d.freeChunk)
+	}
+}
+
+// tidy keeps the window small while memory is short.
+func (l *loop) tidy() {
+	if len(l.cache.chunks) == 0 || !l.d.memoryShort() {
+		return
+	}
+	l.cache.evict(l.rearmost(), 0, l.d.freeChunk)
+	l.d.squeeze(time.Now())
+}
+
+// mustWait tells whether a read must wait for memory; then it is asked for again.
+func (l *loop) mustWait() bool {
+	if !l.d.memoryFull() {
+		return false
+	}
+	now := time.Now()
+	l.d.Metrics.MemoryPauses.Add(1)
+	l.d.squeeze(now)
+	l.holdReads(false, now.Add(readRetry))
+	return true
+}

@@ -178,6 +178,8 @@ type Topic struct {
 	ID string
 	// Partitions are the names, in the backend's order.
 	Partitions []string
+	// Lite: it is a parent of lite topics (Liter) and has no partitions.
+	Lite bool
 }
 
 // TimeMatch says which record a time means.
@@ -274,13 +276,17 @@ func As[T any](b Backend) (T, bool) {
 // AppendWait is Append that waits until the fate of the events is known or
 // ctx ends; then their fate is open, and their memory stays the backend's.
 func AppendWait(ctx context.Context, b Backend, topic string, events []Event) ([]Appended, error) {
+	return await(ctx, func(done AppendDone) error { return b.Append(ctx, topic, events, done) })
+}
+
+// await calls append and waits for its report, or for ctx.
+func await(ctx context.Context, append func(AppendDone) error) ([]Appended, error) {
 	type fate struct {
 		results []Appended
 		err     error
 	}
 	ch := make(chan fate, 1)
-	err := b.Append(ctx, topic, events, func(r []Appended, err error) { ch <- fate{r, err} })
-	if err != nil {
+	if err := append(func(r []Appended, err error) { ch <- fate{r, err} }); err != nil {
 		return nil, err
 	}
 	select {

@@ -29,7 +29,7 @@ func harness() storagetest.Harness {
 	clock := &testClock{}
 	return storagetest.Harness{
 		Has: storagetest.Capabilities{
-			Bounder: true, TopicAdmin: true, Trimmer: true, Fingerprinter: true, Checkpointer: true, Acker: true,
+			Bounder: true, TopicAdmin: true, Trimmer: true, Fingerprinter: true, Checkpointer: true, Acker: true, Liter: true,
 			TopicID: true, AutoCreate: true, AnyName: true, DedupWindow: memory.DefaultDedupWindow,
 		},
 		Open: func(t storagetest.T) storage.Backend {

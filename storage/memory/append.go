@@ -39,6 +39,9 @@ func (b *Backend) store(ctx context.Context, topic string, events []storage.Even
 	if err != nil {
 		return nil, err
 	}
+	if t.lite {
+		return nil, fmt.Errorf("memory: topic %q is a parent of lite topics and takes no events itself: publish to a lite topic of it: %w", topic, storage.ErrTopicType)
+	}
 	return t.appendAll(b.log.opts, events, make([]byte, 0, size))
 }
 

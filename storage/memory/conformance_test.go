@@ -31,7 +31,7 @@ func harness(opts memory.Options) storagetest.Harness {
 	}
 	return storagetest.Harness{
 		Has: storagetest.Capabilities{
-			Bounder: true, TopicAdmin: true, Trimmer: true, Fingerprinter: true, Checkpointer: true,
+			Bounder: true, TopicAdmin: true, Trimmer: true, Fingerprinter: true, Checkpointer: true, Liter: true,
 			TopicID: true, AutoCreate: !opts.NoAutoCreate, AnyName: true, DedupWindow: window,
 		},
 		Open: func(storagetest.T) storage.Backend {
@@ -63,5 +63,40 @@ func TestConformanceWithGaps(t *testing.T) {
 		DedupWindow:   -1,
 		Gap:           func(_, _ string, offset int64) int64 { return offset % 5 * 1000 },
 		PartitionName: func(i int) string { return fmt.Sprintf("broker-a:%d", i) },
+	}))
+}
+
+// liteHarness runs the suite of lite topics on a memory log with these options.
+func liteHarness(opts memory.Options) storagetest.LiteHarness {
+	h := storagetest.LiteHarness{
+		Open:        func(storagetest.T) storage.Backend { return memory.New(opts) },
+		Reopen:      func(_ storagetest.T, b storage.Backend) storage.Backend { return b.(*memory.Backend).Reopen() },
+		CrashReopen: func(_ storagetest.T, b storage.Backend) storage.Backend { return b.(*memory.Backend).Crash() },
+		MakeTopic: func(t storagetest.T, b storage.Backend, topic string) {
+			if _, err := b.(*memory.Backend).CreateTopic(t.Context(), topic, storage.TopicConfig{}); err != nil {
+				t.Fatalf("make a topic: %v", err)
+			}
+		},
+		DeleteParent: func(t storagetest.T, b storage.Backend, parent string) {
+			if err := b.(*memory.Backend).DeleteTopic(t.Context(), parent); err != nil {
+				t.Fatalf("delete a parent: %v", err)
+			}
+		},
+	}
+	if opts.NoAutoCreate {
+		h.MakeParent = func(t storagetest.T, b storage.Backend, parent string) {
+			if err := b.(*memory.Backend).CreateLiteParent(parent); err != nil {
+				t.Fatalf("make a parent: %v", err)
+			}
+		}
+	}
+	return h
+}
+
+func TestLiteConformance(t *testing.T) { storagetest.RunLite(t, liteHarness(memory.Options{})) }
+
+func TestLiteConformanceWithGaps(t *testing.T) {
+	storagetest.RunLite(t, liteHarness(memory.Options{
+		NoAutoCreate: true, DedupWindow: -1, Gap: func(_, _ string, offset int64) int64 { return offset % 5 * 1000 },
 	}))
 }

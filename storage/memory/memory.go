@@ -2,8 +2,8 @@
 // every promise of package storage except that nothing outlives the process;
 // Reopen and Crash stand for a restart of the process on the same log.
 //
-// It has the capabilities Bounder, TopicAdmin, Trimmer, Fingerprinter and
-// Checkpointer, topic identities and deduplication. It takes no acks.
+// It has the capabilities Bounder, TopicAdmin, Trimmer, Fingerprinter,
+// Checkpointer and Liter, topic identities and deduplication. It takes no acks.
 package memory
 
 import (
@@ -101,6 +101,7 @@ var (
 	_ storage.Trimmer       = (*Backend)(nil)
 	_ storage.Fingerprinter = (*Backend)(nil)
 	_ storage.Checkpointer  = (*Backend)(nil)
+	_ storage.Liter         = (*Backend)(nil)
 )
 
 // lastTopicID makes topic identities unique in the process, so that another
@@ -196,10 +197,12 @@ func (l *log) loadCursors() { l.eachPartition(func(p *partition) { p.cursor = p.
 
 func (l *log) eachPartition(f func(*partition)) {
 	for _, t := range l.all() {
-		t.mu.Lock()
-		for _, p := range t.partitions {
-			f(p)
+		for _, part := range append(t.allLites(), t) {
+			part.mu.Lock()
+			for _, p := range part.partitions {
+				f(p)
+			}
+			part.mu.Unlock()
 		}
-		t.mu.Unlock()
 	}
 }

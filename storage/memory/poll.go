@@ -24,6 +24,7 @@ type reading struct {
 	seeks      uint64 // of the partition when the Poll began
 	maxRecords int
 	maxBytes   int
+	once       bool // does not wait
 }
 
 // Poll reads records of one partition. A pull offset that nothing has set
@@ -79,8 +80,8 @@ func (l *log) goneError(name string) error {
 	return fmt.Errorf("memory: topic %q: %w", name, storage.ErrTopicChanged)
 }
 
-// begin finds what a request wants to read and where it starts.
-func (l *log) begin(req storage.PollRequest) (*reading, error) {
+// newReading is a Poll with the bounds of a request.
+func newReading(req storage.PollRequest) *reading {
 	r := &reading{start: req.Start, maxRecords: req.MaxRecords, maxBytes: req.MaxBytes}
 	if r.maxRecords <= 0 {
 		r.maxRecords = defaultRecords
@@ -88,6 +89,12 @@ func (l *log) begin(req storage.PollRequest) (*reading, error) {
 	if r.maxBytes <= 0 {
 		r.maxBytes = defaultBytes
 	}
+	return r
+}
+
+// begin finds what a request wants to read and where it starts.
+func (l *log) begin(req storage.PollRequest) (*reading, error) {
+	r := newReading(req)
 	err := l.with(req.Topic, req.Partition, func(t *topic, p *partition) error {
 		if req.TopicID != "" && req.TopicID != t.id {
 			return fmt.Errorf("memory: topic %q has the identity %s, not %s: %w", t.name, t.id, req.TopicID, storage.ErrTopicChanged)
@@ -134,7 +141,7 @@ func (r *reading) take(now time.Time, batch *storage.Batch) (found []record, wak
 	to := r.end(p.records, from)
 	found = p.records[from:to]
 	batch.Start, batch.Next = r.start, p.offsetAt(to)
-	if len(found) == 0 {
+	if len(found) == 0 && !r.once {
 		wake = p.waiter()
 	}
 	if r.own && p.seeks == r.seeks {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -18,6 +19,7 @@ type topic struct {
 	id        string
 	retention time.Duration // 0: for ever
 	gone      chan struct{} // closed when the topic is deleted
+	lite      bool          // a parent of lite topics
 
 	mu         sync.Mutex
 	deleted    bool
@@ -25,6 +27,8 @@ type topic struct {
 	byName     map[string]*partition
 	keyless    uint64 // events without a key so far
 	dedup      dedup
+	lites      map[string]*topic // of a parent; each has one partition, named as itself
+	awaits     map[*await]bool   // of a lite topic
 }
 
 // lookup finds a topic.
@@ -47,12 +51,13 @@ func (l *log) ensure(name string) (*topic, error) {
 	if l.opts.NoAutoCreate {
 		return nil, fmt.Errorf("memory: topic %q is not made on first use, create it with CreateTopic: %w", name, storage.ErrTopicNotFound)
 	}
-	t, _, err = l.create(name, storage.TopicConfig{})
+	t, _, err = l.create(name, storage.TopicConfig{}, false)
 	return t, err
 }
 
-// create makes a topic unless it is there; made tells which.
-func (l *log) create(name string, cfg storage.TopicConfig) (t *topic, made bool, err error) {
+// create makes a topic unless it is there; made tells which. lite: a parent of
+// lite topics.
+func (l *log) create(name string, cfg storage.TopicConfig, lite bool) (t *topic, made bool, err error) {
 	if err := storage.CheckName("topic", name); err != nil {
 		return nil, false, fmt.Errorf("memory: %w", err)
 	}
@@ -68,22 +73,17 @@ func (l *log) create(name string, cfg storage.TopicConfig) (t *topic, made bool,
 		return t, false, nil
 	}
 	// The name may be part of a buffer that the caller uses again.
-	t = l.newTopic(strings.Clone(name), cfg)
+	t = newTopic(strings.Clone(name), "m"+strconv.FormatInt(lastTopicID.Add(1), 10), cfg.Retention)
+	if t.lite = lite; !lite {
+		t.grow(cmp.Or(cfg.Partitions, l.opts.Partitions), l.opts.PartitionName)
+	}
 	l.topics[t.name] = t
 	return t, true, nil
 }
 
-func (l *log) newTopic(name string, cfg storage.TopicConfig) *topic {
-	t := &topic{
-		name: name, id: "m" + strconv.FormatInt(lastTopicID.Add(1), 10), retention: cfg.Retention,
-		gone: make(chan struct{}), byName: map[string]*partition{},
-	}
-	n := cfg.Partitions
-	if n == 0 {
-		n = l.opts.Partitions
-	}
-	t.grow(n, l.opts.PartitionName)
-	return t
+// newTopic makes a topic without partitions.
+func newTopic(name, id string, retention time.Duration) *topic {
+	return &topic{name: name, id: id, retention: retention, gone: make(chan struct{}), byName: map[string]*partition{}}
 }
 
 // grow adds partitions until there are n.
@@ -99,7 +99,7 @@ func (t *topic) grow(n int, name func(int) string) {
 func (t *topic) describe() storage.Topic {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	d := storage.Topic{Name: t.name, ID: t.id, Partitions: make([]string, len(t.partitions))}
+	d := storage.Topic{Name: t.name, ID: t.id, Partitions: make([]string, len(t.partitions)), Lite: t.lite}
 	for i, p := range t.partitions {
 		d.Partitions[i] = p.name
 	}
@@ -172,7 +172,7 @@ func (b *Backend) CreateTopic(_ context.Context, topic string, cfg storage.Topic
 		return storage.Topic{}, err
 	}
 	defer b.leave()
-	t, made, err := b.log.create(topic, cfg)
+	t, made, err := b.log.create(topic, cfg, false)
 	switch {
 	case err != nil:
 		return storage.Topic{}, err
@@ -198,9 +198,12 @@ func (b *Backend) DeleteTopic(_ context.Context, topic string) error {
 	if t == nil {
 		return fmt.Errorf("memory: topic %q: %w", topic, storage.ErrTopicNotFound)
 	}
-	t.mu.Lock()
-	t.deleted = true
-	t.mu.Unlock()
-	close(t.gone)
+	for _, part := range append(t.allLites(), t) {
+		part.mu.Lock()
+		part.deleted = true
+		part.mu.Unlock()
+		close(part.gone)
+		part.arrived()
+	}
 	return nil
 }

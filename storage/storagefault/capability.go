@@ -38,6 +38,9 @@ func (b *Backend) capabilities() storage.Backend {
 	if x, ok := storage.As[storage.Checkpointer](b.inner); ok {
 		chain = checkpointer{node{b, chain}, x}
 	}
+	if x, ok := storage.As[storage.Liter](b.inner); ok {
+		chain = liter{node{b, chain}, x}
+	}
 	return chain
 }
 

@@ -41,7 +41,8 @@ const (
 )
 
 // Call is one call of an operation. Topic and Partition are empty where the
-// operation has none; Append and Done have no partition.
+// operation has none; Append and Done have no partition. Of lite topics, Topic is
+// the parent and Partition the lite topic.
 type Call struct {
 	Op               Op
 	Topic, Partition string

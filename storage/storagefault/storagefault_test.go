@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 	}
 	storagetest.Run(t, storagetest.Harness{
 		Has: storagetest.Capabilities{
-			Bounder: true, TopicAdmin: true, Trimmer: true, Fingerprinter: true, Checkpointer: true,
+			Bounder: true, TopicAdmin: true, Trimmer: true, Fingerprinter: true, Checkpointer: true, Liter: true,
 			TopicID: true, AutoCreate: true, AnyName: true, DedupWindow: memory.DefaultDedupWindow,
 		},
 		Open:        func(storagetest.T) storage.Backend { return wrap(memory.New(memory.Options{})) },

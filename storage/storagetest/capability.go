@@ -21,6 +21,7 @@ func present(b storage.Backend) map[string]bool {
 		"Fingerprinter": has[storage.Fingerprinter](b),
 		"Checkpointer":  has[storage.Checkpointer](b),
 		"Acker":         has[storage.Acker](b),
+		"Liter":         has[storage.Liter](b),
 	}
 }
 
@@ -37,6 +38,7 @@ func (h Capabilities) declared() map[string]bool {
 		"Fingerprinter": h.Fingerprinter,
 		"Checkpointer":  h.Checkpointer,
 		"Acker":         h.Acker,
+		"Liter":         h.Liter,
 	}
 }
 

@@ -33,7 +33,7 @@ type T interface {
 // Capabilities is what a backend is declared to have. False means absent,
 // which is checked as well.
 type Capabilities struct {
-	Bounder, TopicAdmin, Trimmer, Fingerprinter, Checkpointer, Acker bool
+	Bounder, TopicAdmin, Trimmer, Fingerprinter, Checkpointer, Acker, Liter bool
 
 	// TopicID: Topic.ID is not empty, and another one after the topic was
 	// deleted and made again.

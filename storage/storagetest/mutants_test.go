@@ -240,7 +240,7 @@ func (mu mutant) harness() Harness {
 	}
 	h := Harness{
 		Has: Capabilities{
-			Bounder: true, TopicAdmin: true, Trimmer: true, Fingerprinter: true, Checkpointer: true,
+			Bounder: true, TopicAdmin: true, Trimmer: true, Fingerprinter: true, Checkpointer: true, Liter: true,
 			TopicID: true, AutoCreate: true, AnyName: true, DedupWindow: memory.DefaultDedupWindow,
 		},
 		Open:        func(T) storage.Backend { return mu.wrap(memory.New(opts)) },

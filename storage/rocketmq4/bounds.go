@@ -15,7 +15,7 @@ import (
 // master, the answer is ErrUnknown.
 func (l *Log) Bounds(ctx context.Context, topic, partition string) (low, high int64, err error) {
 	err = l.visit(ctx, topic, partition, func(ctx context.Context, at *place) error {
-		low, high, err = l.boundsNow(ctx, at)
+		low, high, err = l.boundsNow(ctx, at, 0)
 		return err
 	})
 	return low, high, err
@@ -58,8 +58,34 @@ func (l *Log) visitOnce(ctx context.Context, topic, partition string, since time
 }
 
 // boundsNow asks the master for the bounds, and keeps the messages by which
-// the queue is known within them.
-func (l *Log) boundsNow(ctx context.Context, at *place) (low, high int64, err error) {
+// the queue is known within them. reached is how far the caller knows the queue
+// to have been. A maximum of 0 that cannot be true is asked for again for a
+// moment: a message that was just stored is not visible at once.
+func (l *Log) boundsNow(ctx context.Context, at *place, reached int64) (low, high int64, err error) {
+	until := time.Now().Add(l.opts.unknownWait)
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		if low, high, err = l.askBounds(ctx, at); err != nil {
+			return 0, 0, err
+		}
+		seen := max(reached, at.state.wasSeen())
+		if high > 0 || seen == 0 {
+			break
+		}
+		if time.Until(until) < pause {
+			return 0, 0, fmt.Errorf("rocketmq4: %v: the broker says that it is empty and always was, but it has been seen to reach %d: %w", at, seen, storage.ErrUnknown)
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return 0, 0, err
+		}
+	}
+	low = at.state.told(low, high)
+	if low == high {
+		return low, high, nil
+	}
+	return low, high, l.anchorLow(ctx, at, low)
+}
+
+func (l *Log) askBounds(ctx context.Context, at *place) (low, high int64, err error) {
 	addr := at.master()
 	if addr == "" {
 		return 0, 0, at.down()
@@ -71,15 +97,32 @@ func (l *Log) boundsNow(ctx context.Context, at *place) (low, high int64, err er
 	if high, err = l.client.MaxOffset(ctx, addr, at.q()); err != nil {
 		return 0, 0, l.failed(ctx, addr, err)
 	}
-	if seen := at.state.wasSeen(); high == 0 && seen > 0 {
-		return 0, 0, fmt.Errorf("rocketmq4: %v: the broker says that it is empty and always was, but it has been seen to end at %d: %w", at, seen, storage.ErrUnknown)
+	return min(low, high), high, nil
+}
+
+// findLow finds the lowest message that a queue still holds. RocketMQ 4 does
+// not move a queue's minimum up where retention has removed all of its messages.
+func (l *Log) findLow(ctx context.Context, at *place) error {
+	low, high, _ := at.state.bounds()
+	first := low
+	for first < high {
+		c, err := l.pull(ctx, at, first, 1, 0)
+		if err != nil {
+			return err
+		}
+		if len(c.msgs) > 0 {
+			first = c.msgs[0].QueueOffset
+			break
+		}
+		if c.next == first {
+			break
+		}
+		first = c.next
 	}
-	low = min(low, high)
-	at.state.told(low, high)
-	if low == high {
-		return low, high, nil
+	if first > low {
+		at.state.remove(first)
 	}
-	return low, high, l.anchorLow(ctx, at, low)
+	return nil
 }
 
 // anchorLow sees to it that the lowest message of a queue is known, as the one
@@ -130,7 +173,7 @@ func (l *Log) recheck(ctx context.Context, t *topicInfo) error {
 		if p.master() == "" {
 			continue // its messages are verified when they are read
 		}
-		_, _, err := l.boundsNow(ctx, p)
+		_, _, err := l.boundsNow(ctx, p, 0)
 		if err == nil {
 			err = l.verify(ctx, p)
 		}
@@ -156,7 +199,7 @@ func (l *Log) OffsetByTime(ctx context.Context, topic, partition string, t time.
 }
 
 func (l *Log) offsetByTime(ctx context.Context, at *place, t time.Time, m storage.TimeMatch) (int64, error) {
-	low, high, err := l.boundsNow(ctx, at)
+	low, high, err := l.boundsNow(ctx, at, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -213,7 +256,7 @@ func (l *Log) timeAt(ctx context.Context, at *place, offset, end int64) (int64, 
 // Fingerprint implements storage.Fingerprinter. RocketMQ has no leader epochs.
 func (l *Log) Fingerprint(ctx context.Context, topic, partition string, next int64) (f storage.Fingerprint, ok bool, err error) {
 	err = l.visit(ctx, topic, partition, func(ctx context.Context, at *place) error {
-		low, high, err := l.boundsNow(ctx, at)
+		low, high, err := l.boundsNow(ctx, at, 0)
 		if err != nil {
 			return err
 		}

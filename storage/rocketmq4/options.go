@@ -53,7 +53,8 @@ type Options struct {
 	// Observe takes figures.
 	Observe Observe
 
-	lookAgain time.Duration // how old the number of queues may be for Append
+	lookAgain   time.Duration // how old the number of queues may be for Append
+	unknownWait time.Duration // how long a broker is asked again that tells a maximum of 0 that cannot be
 }
 
 // Observe is where figures go. Nil funcs are left out. They are called from
@@ -101,6 +102,7 @@ func (o Options) withDefaults() Options {
 	o.RequestTimeout = or(o.RequestTimeout, defaultTimeout)
 	o.CheckpointInterval = or(o.CheckpointInterval, 5*time.Second)
 	o.lookAgain = or(o.lookAgain, 10*time.Second)
+	o.unknownWait = or(o.unknownWait, time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

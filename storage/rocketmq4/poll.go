@@ -16,10 +16,9 @@ const (
 	// holdTime is how long a broker is asked to hold one pull; a longer wait is
 	// several. It is also how soon it is noticed that a queue shrank.
 	holdTime = 5 * time.Second
-	// unknownPause is how often a broker is asked again that does not know its
-	// bounds, and unknownWait for how long within one Poll.
-	unknownPause = 50 * time.Millisecond
-	unknownWait  = time.Second
+	// unseenPause is the pause before a message is looked for again that is not
+	// visible yet.
+	unseenPause = 10 * time.Millisecond
 	// unavailablePause is how often a broker that is down is looked for.
 	unavailablePause = 100 * time.Millisecond
 )
@@ -140,7 +139,7 @@ func (r *reading) begin(ctx context.Context, since time.Time) (err error) {
 	if r.start == storage.Cursor {
 		next, set, mark := r.l.cursors.Begin(r.at.topic, r.at.topicID, r.at.name)
 		if r.mark = mark; !set {
-			if next, _, err = r.l.boundsNow(ctx, r.at); err != nil {
+			if next, _, err = r.l.boundsNow(ctx, r.at, 0); err != nil {
 				return err
 			}
 		}
@@ -185,17 +184,42 @@ func (r *reading) more(ctx context.Context) (done bool, err error) {
 		return false, r.outOfDate(ctx)
 	case err != nil:
 		return false, err
-	case len(c.msgs) > 0:
+	case len(c.msgs) > 0 && c.msgs[0].QueueOffset == r.start:
 		return true, r.deliverAll(ctx, c)
-	case c.next > r.start: // a gap
-		r.start, r.batch.Next = c.next, c.next
-		return false, nil
+	case len(c.msgs) > 0:
+		gap := r.start
+		if err := r.pass(ctx, c.msgs[0].QueueOffset); err != nil || r.start == gap {
+			return false, err
+		}
+		return true, r.deliverAll(ctx, c)
+	case c.next > r.start:
+		return false, r.pass(ctx, c.next)
 	}
 	// Nothing, although the maximum is higher: it is not visible yet.
 	if time.Until(r.until) <= 0 {
 		return true, nil
 	}
-	return false, sleep(ctx, min(unknownPause, time.Until(r.until)))
+	return false, sleep(ctx, min(unseenPause, time.Until(r.until)))
+}
+
+// pass goes on behind a gap, unless it reaches down to the minimum: then
+// retention has removed what was there, and inRange says so.
+func (r *reading) pass(ctx context.Context, next int64) error {
+	if err := r.l.findLow(ctx, r.at); err != nil {
+		return err
+	}
+	if r.at.state.gone(r.start) {
+		return nil
+	}
+	r.start, r.batch.Next = next, next
+	return nil
+}
+
+// gone tells whether an offset is below all that is left.
+func (p *partition) gone(offset int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return offset < p.removed
 }
 
 // outOfDate forgets bounds that a broker has contradicted.
@@ -257,35 +281,15 @@ func (r *reading) deliver(c *chunk) error {
 	return nil
 }
 
-// inRange makes sure that r.start is within bounds that were told lately. It
-// waits a moment for a broker that does not know them.
+// inRange makes sure that r.start is within bounds that were told lately.
 func (r *reading) inRange(ctx context.Context) error {
 	low, high, told := r.at.state.bounds()
 	if low <= r.start && r.start <= high && time.Since(told) < boundsAge {
 		return nil
 	}
-	patience := time.Now().Add(min(unknownWait, time.Until(r.until)))
-	for {
-		err := r.look(ctx)
-		if !errors.Is(err, storage.ErrUnknown) || time.Until(patience) < unknownPause {
-			return err
-		}
-		if err := sleep(ctx, unknownPause); err != nil {
-			return err
-		}
-	}
-}
-
-// look asks for the bounds and compares.
-func (r *reading) look(ctx context.Context) error {
-	low, high, err := r.l.boundsNow(ctx, r.at)
-	switch {
-	case err != nil:
+	low, high, err := r.l.boundsNow(ctx, r.at, r.start)
+	if err != nil || low <= r.start && r.start <= high {
 		return err
-	case high == 0 && r.start > 0:
-		return fmt.Errorf("rocketmq4: %v: the broker says that it is empty and always was, but it was read up to %d: %w", r.at, r.start, storage.ErrUnknown)
-	case low <= r.start && r.start <= high:
-		return nil
 	}
 	if err := r.l.verify(ctx, r.at); err != nil {
 		return err

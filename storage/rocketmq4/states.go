@@ -94,6 +94,7 @@ type partition struct {
 	mu        sync.Mutex // guards what follows
 	low, high int64      // bounds as last told by the master
 	toldAt    time.Time
+	removed   int64 // below it nothing is left, whatever the master tells
 	seen      int64 // the highest maximum ever told
 	source    int64 // number of the broker to read from, as was suggested
 	anchors   anchors
@@ -106,12 +107,25 @@ type remnant struct {
 	at    time.Time
 }
 
-// told notes the bounds that the master tells.
-func (p *partition) told(low, high int64) {
+// told notes the bounds that the master tells, and returns the minimum as it
+// is.
+func (p *partition) told(low, high int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.removed <= high {
+		low = max(low, p.removed)
+	}
 	p.low, p.high, p.toldAt = low, high, time.Now()
 	p.seen = max(p.seen, high)
+	return low
+}
+
+// remove notes that nothing is left below an offset.
+func (p *partition) remove(offset int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.removed = max(p.removed, offset)
+	p.toldAt = time.Time{}
 }
 
 // bounds returns those told last, and when.

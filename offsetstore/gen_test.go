@@ -49,14 +49,20 @@ func genRaw(t *rapid.T, label string) Value {
 }
 
 func genLog(t *rapid.T) LogID {
-	l := LogID{
-		TopicID:     rapid.SampledFrom([]string{"", "id", "\x00\xff"}).Draw(t, "topic id"),
-		LeaderEpoch: rapid.Int32().Draw(t, "leader epoch"),
+	return LogID{
+		TopicID: rapid.SampledFrom([]string{"", "id", "\x00\xff"}).Draw(t, "topic id"),
+		Floor:   genFingerprint(t, "floor"), Top: genFingerprint(t, "top"),
 	}
-	if rapid.Bool().Draw(t, "fingerprinted") {
-		l.Fingerprinted, l.Fingerprint = true, rapid.Uint64().Draw(t, "fingerprint")
+}
+
+func genFingerprint(t *rapid.T, label string) Fingerprint {
+	if rapid.Bool().Draw(t, label+" unknown") {
+		return Fingerprint{}
 	}
-	return l
+	return Fingerprint{
+		Offset: rapid.Int64().Draw(t, label+" offset"), Hash: rapid.Uint64Min(1).Draw(t, label+" hash"),
+		LeaderEpoch: rapid.Int32().Draw(t, label+" leader epoch"),
+	}
 }
 
 // gen draws a value in normal form.

@@ -104,13 +104,24 @@ type Attempt struct {
 type LogID struct {
 	// TopicID is the topic's identity; empty where the backend has none.
 	TopicID string
-	// LeaderEpoch is the log's leader epoch at Position; -1: unknown.
-	LeaderEpoch int32
-	// Fingerprint is a hash of the record below Position; valid where
-	// Fingerprinted.
-	Fingerprint   uint64
-	Fingerprinted bool
+	// Floor is a record below Position: the last one before it, as far as it
+	// was known when the value was made.
+	Floor Fingerprint
+	// Top is the same for what was delivered: a record at or above Floor,
+	// below which all of Finished lies.
+	Top Fingerprint
 }
+
+// Fingerprint tells a record from another one at its offset: see
+// storage.Record. The zero value is none.
+type Fingerprint struct {
+	Offset      int64
+	Hash        uint64 // 0: none
+	LeaderEpoch int32
+}
+
+// Known tells whether f is one.
+func (f Fingerprint) Known() bool { return f.Hash != 0 }
 
 // Store keeps ack offsets and small records beside them. All methods may be
 // called concurrently.

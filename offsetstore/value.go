@@ -8,17 +8,27 @@ import (
 	"github.com/ackmesh/ackmesh/offset"
 )
 
-// An encoded value is, in this order: a version byte (1), a byte of flags,
-// epoch, position, high − position, finished offsets, attempts, log identity,
-// absence. Numbers are varints (signed ones zigzag), offsets are counted from
-// the end of the range before, the first from the position.
-const valueVersion = 1
+// An encoded value is, in this order: a version byte, a byte of flags, epoch,
+// position, high − position, finished offsets, attempts, log identity, absence.
+// Numbers are varints (signed ones zigzag), offsets are counted from the end of
+// the range before, the first from the position.
+//
+// Version 1 had in the log identity, behind the topic's, a leader epoch and,
+// with flagFloor, a hash that did not say of which record: neither tells
+// anything. Version 2 has the fingerprints that the flags say.
+const (
+	valueVersion = 2
+	firstVersion = 1
+)
 
 // Flags of an encoded value.
 const (
-	flagBitmap      = 1 << iota // finished offsets are a bitmap
-	flagFingerprint             // a fingerprint of the log follows
-	flagsKnown      = flagBitmap | flagFingerprint
+	flagBitmap = 1 << iota // finished offsets are a bitmap
+	flagFloor              // LogID.Floor follows
+	flagTop                // LogID.Top follows
+
+	flagsKnown      = flagBitmap | flagFloor | flagTop
+	flagsKnownFirst = flagBitmap | flagFloor
 )
 
 // AppendValue appends the encoding of v to dst. What is not in the form that
@@ -36,10 +46,13 @@ func AppendValue(dst []byte, v Value) []byte {
 	}
 	dst = appendAttempts(dst, v.Attempts, v.Position)
 	dst = appendString(dst, v.Log.TopicID)
-	dst = binary.AppendVarint(dst, int64(v.Log.LeaderEpoch))
-	if v.Log.Fingerprinted {
-		dst[at] |= flagFingerprint
-		dst = binary.BigEndian.AppendUint64(dst, v.Log.Fingerprint)
+	if v.Log.Floor.Known() {
+		dst[at] |= flagFloor
+		dst = appendFingerprint(dst, v.Log.Floor)
+	}
+	if v.Log.Top.Known() {
+		dst[at] |= flagTop
+		dst = appendFingerprint(dst, v.Log.Top)
 	}
 	return binary.AppendVarint(dst, v.Absent)
 }
@@ -49,11 +62,16 @@ func AppendValue(dst []byte, v Value) []byte {
 // fixed multiple of len(b).
 func DecodeValue(b []byte) (Value, error) {
 	d := decoder{b: b}
-	if v := d.byte(); v != valueVersion {
-		d.fail("version %d, known is %d", v, valueVersion)
+	version, known := d.byte(), byte(flagsKnown)
+	switch version {
+	case valueVersion:
+	case firstVersion:
+		known = flagsKnownFirst
+	default:
+		d.fail("version %d, known are %d to %d", version, firstVersion, valueVersion)
 	}
 	flags := d.byte()
-	if flags&^flagsKnown != 0 {
+	if flags&^known != 0 {
 		d.fail("unknown flags %#x", flags)
 	}
 	v := Value{Epoch: d.uvarint(), Position: d.varint()}
@@ -64,7 +82,11 @@ func DecodeValue(b []byte) (Value, error) {
 		v.Finished = d.ranges(v.Position)
 	}
 	v.Attempts = d.attempts(v.Position)
-	v.Log = d.logID(flags)
+	if version == firstVersion {
+		v.Log = d.firstLogID(flags)
+	} else {
+		v.Log = d.logID(flags)
+	}
 	v.Absent = d.varint()
 	if err := d.end("value"); err != nil {
 		return Value{}, err
@@ -76,7 +98,7 @@ func DecodeValue(b []byte) (Value, error) {
 // constant time: what a transaction is filled by. v is to be in the form that
 // Normal gives.
 func ValueBound(v Value) int {
-	const fixed = 2 + 7*binary.MaxVarintLen64 + 8
+	const fixed = 2 + 6*binary.MaxVarintLen64 + 2*fingerprintBound
 	return fixed + finishedBound(v.Finished, v.Position) +
 		len(v.Attempts)*attemptBound + len(v.Log.TopicID)
 }
@@ -169,17 +191,52 @@ func (d *decoder) attempts(position int64) []Attempt {
 	return out
 }
 
+// fingerprintBound is what a fingerprint takes at most.
+const fingerprintBound = binary.MaxVarintLen64 + 8 + binary.MaxVarintLen32
+
+func appendFingerprint(dst []byte, f Fingerprint) []byte {
+	dst = binary.AppendVarint(dst, f.Offset)
+	dst = binary.BigEndian.AppendUint64(dst, f.Hash)
+	return binary.AppendVarint(dst, int64(f.LeaderEpoch))
+}
+
+func (d *decoder) fingerprint() Fingerprint {
+	f := Fingerprint{Offset: d.varint(), Hash: d.uint64(), LeaderEpoch: d.int32()}
+	if !f.Known() {
+		d.fail("a fingerprint without a hash")
+	}
+	return f
+}
+
 func (d *decoder) logID(flags byte) LogID {
 	l := LogID{TopicID: d.string()}
-	epoch := d.varint()
-	l.LeaderEpoch = int32(epoch)
-	if int64(l.LeaderEpoch) != epoch {
-		d.fail("leader epoch %d exceeds 32 bits", epoch)
+	if flags&flagFloor != 0 {
+		l.Floor = d.fingerprint()
 	}
-	if flags&flagFingerprint != 0 {
-		l.Fingerprinted, l.Fingerprint = true, d.uint64()
+	if flags&flagTop != 0 {
+		l.Top = d.fingerprint()
 	}
 	return l
+}
+
+// firstLogID reads the log identity of version 1.
+func (d *decoder) firstLogID(flags byte) LogID {
+	l := LogID{TopicID: d.string()}
+	d.int32()
+	if flags&flagFloor != 0 {
+		d.uint64()
+	}
+	return l
+}
+
+// int32 reads a signed number of at most 32 bits.
+func (d *decoder) int32() int32 {
+	n := d.varint()
+	if n != int64(int32(n)) {
+		d.fail("number %d exceeds 32 bits", n)
+		return 0
+	}
+	return int32(n)
 }
 
 // uvarintLen is the size of x as a varint.

@@ -97,7 +97,8 @@ func TestDecodeValueRefuses(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"empty":          nil,
 		"version 0":      edit(0, 0),
-		"version 2":      edit(0, 2),
+		"version 3":      edit(0, 3),
+		"no hash":        {2, flagFloor, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 		"unknown flag":   edit(1, 0x80),
 		"bitmap of runs": edit(1, flagBitmap),
 		"trailing byte":  append(slices.Clone(good), 0),
@@ -117,6 +118,28 @@ func TestDecodeValueRefuses(t *testing.T) {
 	}
 }
 
+// TestDecodeFirstVersion: what version 1 wrote is read, but for what told
+// nothing.
+func TestDecodeFirstVersion(t *testing.T) {
+	want := Value{Epoch: 3, Position: 5, High: 9, Finished: []offset.Range{{First: 7, Last: 8}}, Log: LogID{TopicID: "id"}, Absent: 6}
+	for name, b := range map[string][]byte{
+		"plain":       {1, 0, 3, 10, 4, 1, 2, 1, 0, 2, 'i', 'd', 1, 12},
+		"fingerprint": {1, flagFloor, 3, 10, 4, 1, 2, 1, 0, 2, 'i', 'd', 6, 1, 2, 3, 4, 5, 6, 7, 8, 12},
+	} {
+		if got, err := DecodeValue(b); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, want)
+		}
+	}
+	for name, b := range map[string][]byte{
+		"a flag of version 2": {1, flagTop, 3, 10, 4, 1, 2, 1, 0, 2, 'i', 'd', 1, 12},
+		"a long leader epoch": {1, 0, 3, 10, 4, 1, 2, 1, 0, 2, 'i', 'd', 0x80, 0x80, 0x80, 0x80, 0x20, 12},
+	} {
+		if v, err := DecodeValue(b); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %+v, %v", name, v, err)
+		}
+	}
+}
+
 // FuzzDecodeValue: any bytes give a value that encodes to one that is the
 // same, or an error that wraps ErrCorrupt.
 func FuzzDecodeValue(f *testing.F) {
@@ -125,7 +148,7 @@ func FuzzDecodeValue(f *testing.F) {
 	f.Add(AppendValue(nil, Value{
 		Epoch: 3, Position: 9, High: 12, Finished: randomFinished(200, 10),
 		Attempts: []Attempt{{Range: offset.Range{First: 9, Last: 9}, Sent: 2, Spent: 1, Breaks: 1, Due: 77}},
-		Log:      LogID{TopicID: "id", LeaderEpoch: -1, Fingerprint: 7, Fingerprinted: true}, Absent: 5,
+		Log:      LogID{TopicID: "id", Floor: Fingerprint{Offset: 8, Hash: 7}, Top: Fingerprint{Offset: 11, Hash: 9, LeaderEpoch: -1}}, Absent: 5,
 	}))
 	f.Add(AppendValue(nil, Value{Finished: randomFinished(5000, 0)}))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -156,6 +156,10 @@ type Record struct {
 	ID string
 	// Handle is what Acker.Ack takes. Opaque; nil where the log takes no ack.
 	Handle any
+	// LeaderEpoch is that of the leader that took the record: it rises when
+	// another one takes over, which may lack records that the one before had.
+	// Always the same where the log has no such number.
+	LeaderEpoch int32
 
 	// The fields below are set by Popper.Pop only.
 
@@ -233,10 +237,11 @@ type Acker interface {
 // Fingerprinter identifies the record before an offset, so that a log that
 // was cut or replaced under a stored position is noticed.
 type Fingerprinter interface {
-	// Fingerprint is a hash of the record at the highest offset below next,
-	// and the log's leader epoch there (-1: unknown). ok is false when there
-	// is no such record any more, or none ever.
-	Fingerprint(ctx context.Context, topic, partition string, next int64) (hash uint64, leaderEpoch int32, ok bool, err error)
+	// Fingerprint is Record.Fingerprint of the record at the highest offset
+	// below next, as Poll returns it. ok is false when there is no such record
+	// any more, or none ever. Errors: ErrTopicNotFound, ErrPartitionNotFound,
+	// ErrUnknown when the log cannot tell now.
+	Fingerprint(ctx context.Context, topic, partition string, next int64) (f Fingerprint, ok bool, err error)
 }
 
 // Trimmer drops old records on request, where a log can.

@@ -20,8 +20,15 @@ func full() offsetstore.Value {
 			{Range: one(100), Sent: 3, Spent: 2, Breaks: 1, Due: 1_700_000_000_000},
 			{Range: offset.Range{First: 111, Last: 112}, Sent: 2},
 		},
-		Log:    offsetstore.LogID{TopicID: "a-topic-id", LeaderEpoch: -1, Fingerprint: 1 << 63, Fingerprinted: true},
+		Log:    fullLog(),
 		Absent: 1_700_000_000_001,
+	}
+}
+
+func fullLog() offsetstore.LogID {
+	return offsetstore.LogID{
+		TopicID: "a-topic-id", Floor: offsetstore.Fingerprint{Offset: 99, Hash: 1 << 63, LeaderEpoch: 4},
+		Top: offsetstore.Fingerprint{Offset: 150, Hash: 1, LeaderEpoch: -1},
 	}
 }
 

@@ -2,10 +2,7 @@ package embedded
 
 import (
 	"context"
-	"encoding/binary"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/ackmesh/ackmesh/storage"
 )
@@ -69,24 +66,23 @@ func (p *partition) lastBefore(r runRef) (runRef, bool) {
 	return before, ok && before.end() > p.min
 }
 
-// Fingerprint implements storage.Fingerprinter: a hash of offset, time and
-// frame. The log has no leader epochs.
-func (l *Log) Fingerprint(ctx context.Context, topic, partition string, next int64) (hash uint64, leaderEpoch int32, ok bool, err error) {
+// Fingerprint implements storage.Fingerprinter. The log has no leader epochs.
+func (l *Log) Fingerprint(ctx context.Context, topic, partition string, next int64) (f storage.Fingerprint, ok bool, err error) {
 	p, err := l.partition(topic, partition)
 	if err != nil {
-		return 0, -1, false, err
+		return f, false, err
 	}
 	offset, ok := p.lastBelow(next)
 	if !ok {
-		return 0, -1, false, nil
+		return f, false, nil
 	}
 	batch, _ := l.batches.Get().(*storage.Batch) // it holds nothing else
 	defer l.batches.Put(batch)
 	err = l.Poll(ctx, storage.PollRequest{Topic: topic, Partition: partition, TopicID: p.topic.id, Start: offset, MaxRecords: 1}, batch)
 	if err != nil || len(batch.Records) == 0 {
-		return 0, -1, false, err
+		return f, false, err
 	}
-	return fingerprint(batch.Records[0]), -1, true, nil
+	return batch.Records[0].Fingerprint(), true, nil
 }
 
 // lastBelow is the highest offset held below next.
@@ -96,15 +92,4 @@ func (p *partition) lastBelow(next int64) (int64, bool) {
 	r, ok := p.runs.before(next)
 	offset := min(next, r.end()) - 1
 	return offset, ok && offset >= p.min
-}
-
-func fingerprint(r storage.Record) uint64 {
-	var d xxhash.Digest
-	d.Reset()
-	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(r.Offset))
-	binary.LittleEndian.PutUint64(b[8:], uint64(r.Time))
-	_, _ = d.Write(b[:]) // never fails
-	_, _ = d.Write(r.Frame)
-	return d.Sum64()
 }

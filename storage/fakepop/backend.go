@@ -222,13 +222,13 @@ func (b *Backend) Trim(ctx context.Context, topic, partition string, before int6
 	return b.with(func(l *memory.Backend) error { return l.Trim(ctx, topic, partition, before) })
 }
 
-// Fingerprint hashes the record before an offset.
-func (b *Backend) Fingerprint(ctx context.Context, topic, partition string, next int64) (hash uint64, epoch int32, ok bool, err error) {
+// Fingerprint is that of the record before an offset.
+func (b *Backend) Fingerprint(ctx context.Context, topic, partition string, next int64) (f storage.Fingerprint, ok bool, err error) {
 	err = b.with(func(l *memory.Backend) (err error) {
-		hash, epoch, ok, err = l.Fingerprint(ctx, topic, partition, next)
+		f, ok, err = l.Fingerprint(ctx, topic, partition, next)
 		return err
 	})
-	return hash, epoch, ok, err
+	return f, ok, err
 }
 
 // Checkpoint saves the pull offsets.

@@ -32,11 +32,16 @@ func (l *Log) pack(batch *storage.Batch, recs []rec, maxRecords, maxBytes int) (
 		if raw != nil {
 			l.opts.Observe.Foreign(raw.Form.String(), raw.LeftOut, raw.DataLeftOut)
 		}
-		batch.Records = append(batch.Records, storage.Record{Offset: recs[n].offset, Time: recs[n].time, Frame: batch.Buf[at:end:end]})
+		batch.Records = append(batch.Records, recs[n].record(batch.Buf[at:end:end]))
 		n++
 	}
 	rebase(batch)
 	return n, nil
+}
+
+// record is the record as Poll returns it.
+func (r *rec) record(frame []byte) storage.Record {
+	return storage.Record{Offset: r.offset, Time: r.time, Frame: frame, LeaderEpoch: r.epoch}
 }
 
 // packSize is how many bytes the records take where they are frames.

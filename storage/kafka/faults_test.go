@@ -45,7 +45,7 @@ func TestFrozenBroker(t *testing.T) {
 			return err
 		},
 		"Trim":        func(ctx context.Context) error { return l.Trim(ctx, "t", "0", 5) },
-		"Fingerprint": func(ctx context.Context) error { _, _, _, err := l.Fingerprint(ctx, "t", "0", 5); return err },
+		"Fingerprint": func(ctx context.Context) error { _, _, err := l.Fingerprint(ctx, "t", "0", 5); return err },
 	}
 	var wg sync.WaitGroup
 	for name, call := range calls {

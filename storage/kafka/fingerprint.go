@@ -2,25 +2,27 @@ package kafka
 
 import (
 	"context"
-	"encoding/binary"
 
-	"github.com/cespare/xxhash/v2"
+	"github.com/ackmesh/ackmesh/storage"
 )
 
-// Fingerprint implements storage.Fingerprinter: a hash of offset, time, key
-// and value of the record as it lies in Kafka, and the leader epoch that it
-// was written in. Kafka reads only forward, so where there is a gap before
-// next, reading begins ever further back.
-func (l *Log) Fingerprint(ctx context.Context, topic, partition string, next int64) (hash uint64, leaderEpoch int32, ok bool, err error) {
-	leaderEpoch = -1
+// Fingerprint implements storage.Fingerprinter. Kafka reads only forward, so
+// where there is a gap before next, reading begins ever further back.
+func (l *Log) Fingerprint(ctx context.Context, topic, partition string, next int64) (f storage.Fingerprint, ok bool, err error) {
 	err = l.visit(ctx, topic, partition, func(ctx context.Context, at *place) error {
 		r, err := l.lastBelow(ctx, at, next)
-		if err == nil && r != nil {
-			hash, leaderEpoch, ok = r.hash(), r.epoch, true
+		if err != nil || r == nil {
+			return unknown(err)
 		}
-		return unknown(err)
+		frame, _, err := appendFrame(nil, r)
+		if err != nil {
+			return err
+		}
+		rec := r.record(frame)
+		f, ok = rec.Fingerprint(), true
+		return nil
 	})
-	return hash, leaderEpoch, ok, err
+	return f, ok, err
 }
 
 // lastBelow finds the record at the highest offset below next; nil: there is
@@ -65,17 +67,4 @@ func (l *Log) lastBetween(ctx context.Context, at *place, from, until int64) (la
 		from = c.next
 	}
 	return last, nil
-}
-
-func (r *rec) hash() uint64 {
-	var d xxhash.Digest
-	d.Reset()
-	var head [24]byte
-	binary.LittleEndian.PutUint64(head[:], uint64(r.offset))
-	binary.LittleEndian.PutUint64(head[8:], uint64(r.time))
-	binary.LittleEndian.PutUint64(head[16:], uint64(len(r.key)))
-	for _, b := range [][]byte{head[:], r.key, r.value} {
-		_, _ = d.Write(b) // a hash takes everything
-	}
-	return d.Sum64()
 }

@@ -83,8 +83,8 @@ func TestTransactions(t *testing.T) {
 			t.Errorf("read %v up to %d, want %v up to %d", ids, next, want.ids, high)
 		}
 		// The record before a marker is found over it.
-		over, _, ok, err := want.l.Fingerprint(t.Context(), "t", "0", 6)
-		at, _, _, _ := want.l.Fingerprint(t.Context(), "t", "0", 5)
+		over, ok, err := want.l.Fingerprint(t.Context(), "t", "0", 6)
+		at, _, _ := want.l.Fingerprint(t.Context(), "t", "0", 5)
 		if err != nil || !ok || over != at {
 			t.Errorf("fingerprint over a marker: %x, %v, %v; that of the record is %x", over, ok, err, at)
 		}
@@ -122,8 +122,8 @@ func TestCompaction(t *testing.T) {
 	if b := mustPoll(t, l, storage.PollRequest{Topic: "t", Partition: "0", Start: 20, Wait: patience}); b.Records[0].Offset != 57 || b.Start != 20 {
 		t.Errorf("from a gap the first record is %d, start %d", b.Records[0].Offset, b.Start)
 	}
-	over, _, ok, err := l.Fingerprint(t.Context(), "t", "0", 57)
-	first, _, _, _ := l.Fingerprint(t.Context(), "t", "0", 1)
+	over, ok, err := l.Fingerprint(t.Context(), "t", "0", 57)
+	first, _, _ := l.Fingerprint(t.Context(), "t", "0", 1)
 	if err != nil || !ok || over != first {
 		t.Errorf("the fingerprint over the gap is %x, %v, %v; want that of record 0, %x", over, ok, err, first)
 	}

@@ -2,11 +2,8 @@ package memory
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/ackmesh/ackmesh/storage"
 )
@@ -67,24 +64,15 @@ func (b *Backend) Trim(_ context.Context, topicName, partitionName string, befor
 	})
 }
 
-// Fingerprint hashes offset, time and frame of the record at the highest
-// offset below next. The leader epoch is unknown.
-func (b *Backend) Fingerprint(_ context.Context, topicName, partitionName string, next int64) (hash uint64, leaderEpoch int32, ok bool, err error) {
+// Fingerprint implements storage.Fingerprinter.
+func (b *Backend) Fingerprint(_ context.Context, topicName, partitionName string, next int64) (f storage.Fingerprint, ok bool, err error) {
 	err = b.visit(topicName, partitionName, func(_ *topic, p *partition) error {
 		if i := p.index(next); i > 0 {
-			hash, ok = p.records[i-1].hash(), true
+			r := p.records[i-1]
+			rec := storage.Record{Offset: r.offset, Time: r.time, Frame: r.frame, LeaderEpoch: r.epoch}
+			f, ok = rec.Fingerprint(), true
 		}
 		return nil
 	})
-	return hash, -1, ok, err
-}
-
-func (r record) hash() uint64 {
-	var head [16]byte
-	binary.BigEndian.PutUint64(head[:], uint64(r.offset))
-	binary.BigEndian.PutUint64(head[8:], uint64(r.time))
-	d := xxhash.New()
-	_, _ = d.Write(head[:]) // a hash takes everything
-	_, _ = d.Write(r.frame)
-	return d.Sum64()
+	return f, ok, err
 }

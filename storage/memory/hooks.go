@@ -29,8 +29,8 @@ func (b *Backend) AddPartitions(topic string, n int) error {
 
 // Truncate drops the records at next and above, as a leader change at a
 // broker does that loses a tail, for tests. The next record gets the offset
-// next. Errors: ErrTopicNotFound, ErrPartitionNotFound, ErrInvalid when next
-// is outside the bounds.
+// next, in a new leader epoch where there are any. Errors: ErrTopicNotFound,
+// ErrPartitionNotFound, ErrInvalid when next is outside the bounds.
 func (b *Backend) Truncate(topicName, partitionName string, next int64) error {
 	return b.visit(topicName, partitionName, func(t *topic, p *partition) error {
 		if next < p.min || next > p.next {
@@ -42,6 +42,9 @@ func (b *Backend) Truncate(topicName, partitionName string, next int64) error {
 		}
 		// The capacity is cut as well: readers may hold the records behind.
 		p.records, p.next = p.records[:keep:keep], next
+		if b.log.opts.LeaderEpochs {
+			p.epoch++
+		}
 		t.dedup = dedup{} // it may point to what was dropped
 		p.wakeAll()
 		return nil

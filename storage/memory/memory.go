@@ -55,6 +55,8 @@ type Options struct {
 	// for tests of offsets with gaps. It is called under a lock: it must not
 	// block nor call the log.
 	Gap func(topic, partition string, offset int64) int64
+	// LeaderEpochs: records have leader epochs, and Truncate begins a new one.
+	LeaderEpochs bool
 	// PartitionName names partition i of a topic; distinct i, distinct name.
 	// nil: the decimal number.
 	PartitionName func(i int) string

@@ -142,7 +142,7 @@ func (w *world) check() {
 	if ok != (w.m.cursor != storage.Cursor) || ok && next != w.m.cursor {
 		w.t.Fatalf("cursor %d, %v; want %d", next, ok, w.m.cursor)
 	}
-	_, _, ok, err = w.b.Fingerprint(w.t.Context(), "t", "0", w.m.next)
+	_, ok, err = w.b.Fingerprint(w.t.Context(), "t", "0", w.m.next)
 	if ok != (len(w.m.records) > 0) || err != nil {
 		w.t.Fatalf("fingerprint %v, %v with %d records", ok, err, len(w.m.records))
 	}

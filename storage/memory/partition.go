@@ -13,6 +13,7 @@ type record struct {
 	offset int64
 	time   int64 // ms since 1970
 	frame  []byte
+	epoch  int32 // of the leader that took it
 }
 
 // noCursor is a pull offset that nothing has set.
@@ -30,6 +31,7 @@ type partition struct {
 	min     int64    // lowest offset that may be read
 	next    int64    // offset of the next record
 	last    int64    // time of the newest record ever
+	epoch   int32    // of the leader; see Options.LeaderEpochs
 
 	cursor int64  // pull offset, or noCursor
 	saved  int64  // pull offset as last saved
@@ -42,7 +44,7 @@ type partition struct {
 func (p *partition) push(now int64, frame []byte) int64 {
 	p.last = max(p.last, now)
 	offset := p.next
-	p.records = append(p.records, record{offset: offset, time: p.last, frame: frame})
+	p.records = append(p.records, record{offset: offset, time: p.last, frame: frame, epoch: p.epoch})
 	p.bytes += int64(len(frame))
 	p.next++
 	return offset

@@ -175,7 +175,7 @@ func copyOut(found []record, batch *storage.Batch) {
 		at := len(batch.Buf)
 		batch.Buf = append(batch.Buf, r.frame...)
 		frame := batch.Buf[at:len(batch.Buf):len(batch.Buf)]
-		batch.Records = append(batch.Records, storage.Record{Offset: r.offset, Time: r.time, Frame: frame})
+		batch.Records = append(batch.Records, storage.Record{Offset: r.offset, Time: r.time, Frame: frame, LeaderEpoch: r.epoch})
 	}
 }
 

@@ -113,12 +113,12 @@ type fingerprinter struct {
 	inner storage.Fingerprinter
 }
 
-func (n fingerprinter) Fingerprint(ctx context.Context, topic, partition string, next int64) (hash uint64, leaderEpoch int32, ok bool, err error) {
+func (n fingerprinter) Fingerprint(ctx context.Context, topic, partition string, next int64) (f storage.Fingerprint, ok bool, err error) {
 	err = n.through(ctx, Call{Op: Fingerprint, Topic: topic, Partition: partition}, func() (err error) {
-		hash, leaderEpoch, ok, err = n.inner.Fingerprint(ctx, topic, partition, next)
+		f, ok, err = n.inner.Fingerprint(ctx, topic, partition, next)
 		return err
 	})
-	return hash, leaderEpoch, ok, err
+	return f, ok, err
 }
 
 type trimmer struct {

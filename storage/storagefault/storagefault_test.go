@@ -259,7 +259,7 @@ func TestCapabilitiesFail(t *testing.T) {
 		storagefault.CreateTopic:  func() error { _, err := admin.CreateTopic(ctx, "u", storage.TopicConfig{}); return err },
 		storagefault.DeleteTopic:  func() error { return admin.DeleteTopic(ctx, "u") },
 		storagefault.Trim:         func() error { return trimmer.Trim(ctx, "t", "0", 1) },
-		storagefault.Fingerprint:  func() error { _, _, _, err := printer.Fingerprint(ctx, "t", "0", 3); return err },
+		storagefault.Fingerprint:  func() error { _, _, err := printer.Fingerprint(ctx, "t", "0", 3); return err },
 		storagefault.Checkpoint:   func() error { return checkpointer.Checkpoint(ctx) },
 		storagefault.Seek:         func() error { return b.Seek(ctx, "t", "0", 1) },
 		storagefault.EnsureTopic:  func() error { _, err := b.EnsureTopic(ctx, "t"); return err },

@@ -16,24 +16,33 @@ var fingerprintCases = []testCase{
 	{name: "Fingerprint/SurvivesReopen", needs: func(h *Harness) bool { return h.Has.Fingerprinter && canReopen(h) }, run: fingerprintSurvives},
 }
 
-// print1 is a fingerprint.
+// print1 is an answer.
 type print1 struct {
-	hash  uint64
-	epoch int32
-	ok    bool
+	storage.Fingerprint
+	ok bool
 }
 
 func (c *env) fingerprint(topic, partition string, next int64) (p print1) {
 	c.Helper()
 	c.must("Fingerprint", func(ctx context.Context) (err error) {
-		p.hash, p.epoch, p.ok, err = need[storage.Fingerprinter](c).Fingerprint(ctx, topic, partition, next)
+		p.Fingerprint, p.ok, err = need[storage.Fingerprinter](c).Fingerprint(ctx, topic, partition, next)
 		return err
 	})
 	return p
 }
 
-// fingerprintOfRecord: it is that of the record before, over gaps and beyond
-// the end, always the same, and different for different records.
+// recordAt is the fingerprint of the record that a Poll returns.
+func (c *env) recordAt(topic, partition string, off int64) storage.Fingerprint {
+	c.Helper()
+	b := c.poll(storage.PollRequest{Topic: topic, Partition: partition, Start: off, MaxRecords: 1})
+	if len(b.Records) != 1 {
+		c.Fatalf("there are %d records at offset %d, not one", len(b.Records), off)
+	}
+	return b.Records[0].Fingerprint()
+}
+
+// fingerprintOfRecord: it is that of the record before, as it is read, over gaps
+// and beyond the end, always the same, and different for different records.
 func fingerprintOfRecord(c *env) {
 	t := c.topic(1)
 	part := t.Partitions[0]
@@ -49,16 +58,19 @@ func fingerprintOfRecord(c *env) {
 	seen := map[uint64]bool{}
 	for i, s := range list {
 		p := c.fingerprint(t.Name, part, s.offset+1)
-		if !p.ok || p.epoch < -1 || seen[p.hash] {
+		if !p.ok || seen[p.Hash] {
 			c.Errorf("fingerprint of record %d is %+v, or like another's", i, p)
 		}
-		seen[p.hash] = true
+		if rec := c.recordAt(t.Name, part, s.offset); rec != p.Fingerprint {
+			c.Errorf("fingerprint of record %d is %+v, that of the record which is read is %+v", i, p, rec)
+		}
+		seen[p.Hash] = true
 		if i+1 < len(list) && c.fingerprint(t.Name, part, list[i+1].offset) != p {
 			c.Errorf("the fingerprint before record %d is not that of record %d", i+1, i)
 		}
 	}
 	c.fill(t.Name, "", "b", 5)
-	if got := c.fingerprint(t.Name, part, list[4].offset+1); !seen[got.hash] {
+	if got := c.fingerprint(t.Name, part, list[4].offset+1); !seen[got.Hash] {
 		c.Errorf("a fingerprint changed with later records")
 	}
 }
@@ -73,7 +85,7 @@ func fingerprintRecreated(c *env) {
 		c.Errorf("an empty topic, made again, has the fingerprint %+v", p)
 	}
 	grown := c.fill(t.Name, "", "new", 5)
-	if p := c.fingerprint(t.Name, grown[2].partition, grown[2].offset+1); !p.ok || p.hash == was.hash {
+	if p := c.fingerprint(t.Name, grown[2].partition, grown[2].offset+1); !p.ok || p.Hash == was.Hash {
 		c.Errorf("the fingerprint was %+v and is %+v for another record", was, p)
 	}
 }
@@ -82,11 +94,11 @@ func fingerprintMissing(c *env) {
 	t := c.topic(1)
 	b := need[storage.Fingerprinter](c)
 	c.wantErr("Fingerprint", func(ctx context.Context) error {
-		_, _, _, err := b.Fingerprint(ctx, topicName(), t.Partitions[0], 1)
+		_, _, err := b.Fingerprint(ctx, topicName(), t.Partitions[0], 1)
 		return err
 	}, storage.ErrTopicNotFound)
 	c.wantErr("Fingerprint", func(ctx context.Context) error {
-		_, _, _, err := b.Fingerprint(ctx, t.Name, "no such partition", 1)
+		_, _, err := b.Fingerprint(ctx, t.Name, "no such partition", 1)
 		return err
 	}, storage.ErrPartitionNotFound)
 }

@@ -104,7 +104,7 @@ func (c *env) uses(topic, part string, offset int64) map[string]func(context.Con
 		uses["Trim"] = func(ctx context.Context) error { return x.Trim(ctx, topic, part, offset) }
 	}
 	if x, ok := storage.As[storage.Fingerprinter](b); ok {
-		uses["Fingerprint"] = func(ctx context.Context) error { _, _, _, err := x.Fingerprint(ctx, topic, part, offset); return err }
+		uses["Fingerprint"] = func(ctx context.Context) error { _, _, err := x.Fingerprint(ctx, topic, part, offset); return err }
 	}
 	if x, ok := storage.As[storage.Checkpointer](b); ok {
 		uses["Checkpoint"] = func(ctx context.Context) error { return x.Checkpoint(ctx) }

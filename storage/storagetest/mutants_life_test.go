@@ -26,9 +26,10 @@ func loseAll(b *memory.Backend) {
 func fingerprinting(change func(m *broken, next int64) int64, hash func(uint64) uint64) func(*broken) {
 	return func(m *broken) {
 		good := m.fingerprint
-		m.fingerprint = func(ctx context.Context, topic, partition string, next int64) (uint64, int32, bool, error) {
-			h, epoch, ok, err := good(ctx, topic, partition, change(m, next))
-			return hash(h), epoch, ok, err
+		m.fingerprint = func(ctx context.Context, topic, partition string, next int64) (storage.Fingerprint, bool, error) {
+			f, ok, err := good(ctx, topic, partition, change(m, next))
+			f.Hash = hash(f.Hash)
+			return f, ok, err
 		}
 	}
 }
@@ -206,28 +207,28 @@ var smallMutants = []mutant{
 		func(_ *broken, next int64) int64 { return next }, func(uint64) uint64 { return 7 })},
 	{name: "fingerprints the record at the offset", caught: "Fingerprint/OfRecordBefore", says: "fingerprint", breaks: fingerprinting(
 		func(_ *broken, next int64) int64 { return next + 1 }, sameHash)},
+	{name: "fingerprints in a way of its own", caught: "Fingerprint/OfRecordBefore", says: "that of the record which is read", breaks: fingerprinting(
+		func(_ *broken, next int64) int64 { return next }, func(h uint64) uint64 { return h + 1 })},
 	{name: "fingerprints offsets only", caught: "Fingerprint/Recreated", says: "for another record", breaks: func(m *broken) {
 		good := m.fingerprint
-		m.fingerprint = func(ctx context.Context, topic, partition string, next int64) (uint64, int32, bool, error) {
-			_, epoch, ok, err := good(ctx, topic, partition, next)
-			return uint64(next), epoch, ok, err
+		m.fingerprint = func(ctx context.Context, topic, partition string, next int64) (storage.Fingerprint, bool, error) {
+			f, ok, err := good(ctx, topic, partition, next)
+			f.Hash = uint64(next)
+			return f, ok, err
 		}
 	}},
 	{name: "fingerprints what is missing", caught: "Fingerprint/Missing", says: "want one that is", breaks: func(m *broken) {
 		good := m.fingerprint
-		m.fingerprint = func(ctx context.Context, topic, partition string, next int64) (uint64, int32, bool, error) {
-			h, epoch, ok, err := good(ctx, topic, partition, next)
-			if err != nil {
-				err = nil
-			}
-			return h, epoch, ok, err
+		m.fingerprint = func(ctx context.Context, topic, partition string, next int64) (storage.Fingerprint, bool, error) {
+			f, ok, _ := good(ctx, topic, partition, next)
+			return f, ok, nil
 		}
 	}},
 	{name: "fingerprints what is trimmed", caught: "Fingerprint/Trimmed", says: "the fingerprint of record", breaks: func(m *broken) {
 		good := m.fingerprint
-		m.fingerprint = func(ctx context.Context, topic, partition string, next int64) (uint64, int32, bool, error) {
-			h, epoch, _, err := good(ctx, topic, partition, next)
-			return h, epoch, true, err
+		m.fingerprint = func(ctx context.Context, topic, partition string, next int64) (storage.Fingerprint, bool, error) {
+			f, _, err := good(ctx, topic, partition, next)
+			return f, true, err
 		}
 	}},
 	{name: "fingerprints differently after reopening", caught: "Fingerprint/SurvivesReopen", says: "after reopening", breaks: func(m *broken) {

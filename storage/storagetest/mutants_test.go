@@ -163,7 +163,7 @@ type broken struct {
 	create      func(ctx context.Context, topic string, cfg storage.TopicConfig) (storage.Topic, error)
 	remove      func(ctx context.Context, topic string) error
 	trim        func(ctx context.Context, topic, partition string, before int64) error
-	fingerprint func(ctx context.Context, topic, partition string, next int64) (uint64, int32, bool, error)
+	fingerprint func(ctx context.Context, topic, partition string, next int64) (storage.Fingerprint, bool, error)
 	checkpoint  func(ctx context.Context) error
 }
 
@@ -206,7 +206,7 @@ func (m *broken) Trim(ctx context.Context, topic, partition string, before int64
 	return m.trim(ctx, topic, partition, before)
 }
 
-func (m *broken) Fingerprint(ctx context.Context, topic, partition string, next int64) (uint64, int32, bool, error) {
+func (m *broken) Fingerprint(ctx context.Context, topic, partition string, next int64) (storage.Fingerprint, bool, error) {
 	return m.fingerprint(ctx, topic, partition, next)
 }
 

@@ -60,7 +60,6 @@ func (l *loop) committed(p *part, err error, now time.Time) {
 	answers := p.m.EndCommit(now, err == nil)
 	if err == nil { // first the positions: a stream that ends goes with its last answer
 		l.tellPosition(p, answers)
-		l.lite.save()
 	}
 	for _, ans := range answers {
 		if ans.Durable && !ans.Nack {

@@ -16,7 +16,7 @@ func (l *loop) outOfRange(rng *storage.RangeError, tail bool, now time.Time) {
 		if !l.doubts { // what was read of it may be gone
 			l.proof.doubt(now)
 		}
-		l.above(rng, now)
+		l.above(rng.Max, now)
 	}
 	if tail {
 		l.tail.started = false // found anew by who comes first
@@ -37,11 +37,8 @@ func (l *loop) raise(low int64) {
 }
 
 // above handles positions beyond the log's end: a change of leader can hide the
-// end for a while, so it takes CorrectionWait until they are believed wrong. A
-// lite topic that ended below a position has expired and begun anew, so there
-// everything comes.
-func (l *loop) above(rng *storage.RangeError, now time.Time) {
-	high := rng.Max
+// end for a while, so it takes CorrectionWait until they are believed wrong.
+func (l *loop) above(high int64, now time.Time) {
 	for _, p := range l.parts {
 		if p.m.NextNew() <= high {
 			p.aboveSince = time.Time{}
@@ -55,9 +52,6 @@ func (l *loop) above(rng *storage.RangeError, now time.Time) {
 		case now.Sub(p.aboveSince) >= l.d.cfg.CorrectionWait:
 			from := p.m.Position()
 			to := min(from, high)
-			if l.lite != nil {
-				to = rng.Min
-			}
 			l.cache.clear(l.d.freeChunk) // it may hold what the log has lost
 			l.tail.started = false
 			l.restart(p, p.m.Epoch()+1, to, p.log.TopicID)
@@ -116,7 +110,6 @@ func (l *loop) restart(p *part, epoch uint64, at int64, topicID string) {
 func (l *loop) recreate(topicID string, low int64) {
 	l.cache.clear(l.d.freeChunk)
 	l.tail.started = false
-	l.lite.forgetAwait()
 	for _, p := range l.parts {
 		if p.log.TopicID == topicID {
 			continue

@@ -79,8 +79,7 @@ type loop struct {
 	frozen  map[offsetstore.Subscriber]*freeze
 	timer   *time.Timer
 	enc     encoder
-	pop     *feed     // of a log that hands records out; nil: read by position
-	lite    *liteFeed // of a lite topic; nil: of a partition
+	pop     *feed // of a log that hands records out; nil: read by position
 	done    chan struct{}
 }
 
@@ -105,11 +104,7 @@ func (l *loop) post(ev event) {
 	first := !l.signaled
 	l.signaled = true
 	l.mu.Unlock()
-	switch {
-	case !first:
-	case l.lite != nil:
-		l.lite.wake()
-	default:
+	if first {
 		select {
 		case l.wakeup <- struct{}{}:
 		default:
@@ -143,7 +138,7 @@ func (l *loop) run() {
 	go l.tail.run(tailCtx)
 	l.timer = time.NewTimer(time.Hour)
 	defer l.timer.Stop()
-	for l.alive() {
+	for !l.stopping || len(l.parts) > 0 || l.pop.busy() {
 		if len(l.ready) == 0 {
 			l.wait()
 		}
@@ -154,9 +149,6 @@ func (l *loop) run() {
 	l.pop.end()
 	l.cache.clear(l.d.freeChunk)
 }
-
-// alive tells whether the loop has something to do still, or may get it.
-func (l *loop) alive() bool { return !l.stopping || len(l.parts) > 0 || l.pop.busy() }
 
 // wait sleeps until there is an event or a deadline.
 func (l *loop) wait() {
@@ -171,14 +163,10 @@ func (l *loop) wait() {
 func (l *loop) armTimer() {
 	wait := time.Hour
 	if !l.next.IsZero() {
-		wait = l.untilNext()
+		wait = max(time.Until(l.next), 0)
+		wait = (wait + tickEvery - 1).Truncate(tickEvery)
 	}
 	l.timer.Reset(wait)
-}
-
-// untilNext is how long it is to the next deadline.
-func (l *loop) untilNext() time.Duration {
-	return (max(time.Until(l.next), 0) + tickEvery - 1).Truncate(tickEvery)
 }
 
 // turn takes what happened, lets time pass, sends, and commits.

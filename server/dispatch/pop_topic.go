@@ -100,9 +100,6 @@ func (b *binding) loops() []*loop {
 	if b.feed != nil {
 		return []*loop{b.feed}
 	}
-	if b.lite != nil {
-		return []*loop{b.lite}
-	}
 	return b.topic.allLoops()
 }
 

@@ -70,7 +70,7 @@ func (d *Dispatcher) read(ctx context.Context, l *loop, req storage.PollRequest,
 		l.pop.read(ctx, req)
 		return 0
 	}
-	err := l.t.poll(ctx, req, b)
+	err := d.backend.Poll(ctx, req, b)
 	d.Metrics.Reads.Add(1)
 	f := &fetched{req: req, batch: b, err: err}
 	f.expires, f.to = survey(b)
@@ -121,8 +121,6 @@ func (l *loop) hunger(p *part) {
 func (l *loop) wantRecords(p *part, off int64) {
 	l.hunger(p)
 	switch {
-	case l.lite != nil:
-		l.lite.want(off)
 	case !l.tail.started || off > l.tail.next:
 		l.seek(off)
 	case off < l.tail.next:
@@ -206,12 +204,8 @@ func (l *loop) fetch(off int64) {
 		return
 	}
 	l.fetches[off] = true
-	bytes := l.d.readBytes()
-	if l.lite != nil {
-		bytes = min(bytes, liteBytes)
-	}
 	l.d.catchUp(l, storage.PollRequest{
-		Topic: l.t.name, Partition: l.partition, TopicID: l.topicID, Start: off, MaxBytes: bytes,
+		Topic: l.t.name, Partition: l.partition, TopicID: l.topicID, Start: off, MaxBytes: l.d.readBytes(),
 	})
 }
 
@@ -259,10 +253,7 @@ func (l *loop) takeChunk(f *fetched, tail bool) {
 	}
 	if b.Next <= start {
 		l.d.freeBatch(b)
-		switch {
-		case l.lite != nil:
-			l.lite.atEnd(start)
-		case !tail: // nothing there yet: the tail is where it goes on
+		if !tail { // nothing there yet: the tail is where it goes on
 			l.fetchAt = time.Now().Add(readRetry)
 			l.note(l.fetchAt)
 		}

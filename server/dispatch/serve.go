@@ -319,11 +319,8 @@ func (l *loop) finishExpired(p *part, off int64) {
 
 // keyOf is the hash of a record's partition key, for ordered subscribers.
 func (p *part) keyOf(rec *storage.Record) uint64 {
-	switch {
-	case !p.sub.settings.Ordered:
+	if !p.sub.settings.Ordered {
 		return 0
-	case p.sub.settings.Lite:
-		return liteKey
 	}
 	key, ok := frame.View(rec.Frame).Attr(frame.AttrPartitionKey)
 	if !ok || len(key) == 0 {

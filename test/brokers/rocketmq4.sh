@@ -224,7 +224,8 @@ cmd_kill9() {
   [ $# = 2 ] || die "usage: kill9 DATADIR broker|namesrv"
   local data p; data=$(cd "$1" && pwd)
   p=$(pid_of "$data" "$2") || die "$2 is not running"
-  kill -9 "$p"; while pid_of "$data" "$2" >/dev/null; do sleep 0.02; done
+  # its command line goes before its sockets do: wait until nothing but a zombie is left
+  kill -9 "$p"; while [ -d "/proc/$p" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$p/status" 2>/dev/null; do sleep 0.02; done
 }
 
 cmd_status() {

@@ -14,6 +14,10 @@ import (
 // maxBacklogs bounds the subscribers of topics that are told apart.
 const maxBacklogs = 1000
 
+// maxEnds bounds the partitions and lite topics whose end is asked for at a time;
+// the lag does not count those beyond.
+const maxEnds = 10_000
+
 // backlog is what is to be done still for one subscriber of a topic.
 type backlog struct {
 	topic, subscriber string
@@ -97,11 +101,10 @@ func (r *backlogReader) end(ctx context.Context, k offsetstore.Key) (end int64, 
 	if end, ok := r.ends[id]; ok {
 		return end, end >= 0, nil
 	}
-	bounder, ok := storage.As[storage.Bounder](r.s.core.backend)
-	if !ok {
+	if len(r.ends) >= maxEnds {
 		return 0, false, nil
 	}
-	_, end, err = bounder.Bounds(ctx, k.Topic, k.Partition)
+	_, end, err = r.s.core.d.Bounds(ctx, k)
 	switch {
 	case errors.Is(err, storage.ErrTopicNotFound), errors.Is(err, storage.ErrPartitionNotFound), errors.Is(err, storage.ErrUnknown):
 		end = -1

@@ -272,6 +272,9 @@ type LimitsConfig struct {
 	// SubscriptionsPerStream is how many one stream may have: 1 to 100,000.
 	// Default 1,000.
 	SubscriptionsPerStream int `key:"subscriptions-per-stream"`
+	// LiteTopicsPerStream is how many lite topics one stream may have: 1 to
+	// 100,000. Default 10,000.
+	LiteTopicsPerStream int `key:"lite-topics-per-stream"`
 	// PublishBytes is how large a publish request may be: 1 KiB to 1 GiB.
 	// Default 64 MiB.
 	PublishBytes Bytes `key:"publish-bytes"`
@@ -332,7 +335,7 @@ func Defaults() Config {
 		Shutdown:   ShutdownConfig{Grace: 5 * time.Second},
 		Subscriber: SubscriberConfig{Expiry: 14 * 24 * time.Hour},
 		Limits: LimitsConfig{
-			Streams: 20_000, SubscriptionsPerStream: 1000,
+			Streams: 20_000, SubscriptionsPerStream: 1000, LiteTopicsPerStream: 10_000,
 			PublishBytes: 64 * MiB, PublishEvents: 10_000, ResetsPerSecond: 100,
 		},
 		Log:       LogConfig{Level: "info", Format: "text"},

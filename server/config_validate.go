@@ -199,6 +199,7 @@ func (c Config) checkBounds(p *problems) {
 	atLeast(p, "memory.limit", c.Memory.Limit, 16*MiB, "a quarter of the memory")
 	within(p, "limits.streams", c.Limits.Streams, 1, 1_000_000)
 	within(p, "limits.subscriptions-per-stream", c.Limits.SubscriptionsPerStream, 1, 100_000)
+	within(p, "limits.lite-topics-per-stream", c.Limits.LiteTopicsPerStream, 1, 100_000)
 	within(p, "limits.publish-bytes", c.Limits.PublishBytes, KiB, GiB)
 	within(p, "limits.publish-events", c.Limits.PublishEvents, 1, 1_000_000)
 	rateOf(p, "limits.calls-per-second", c.Limits.CallsPerSecond)

@@ -120,12 +120,14 @@ func (s *Server) newGRPC(certs *certificates, c chain) *grpc.Server {
 type edge struct {
 	s     *Server
 	mesh  rpc.EventMesh
+	lite  *rpc.Lite
 	admin admin.Service
 }
 
 // bind gives the services what they work on.
 func (e *edge) bind(c *core) {
 	e.mesh.Bind(c.pub, c.d, e.s.limits(), e.s.authorizer())
+	e.lite.Bind(c.backend)
 	e.admin.Bind(admin.Parts{Backend: c.backend, Store: c.store, Dispatcher: c.d, Limits: c.limits, Instance: e.s})
 }
 
@@ -134,7 +136,7 @@ func (e *edge) wait() { e.mesh.Wait() }
 func (e *edge) register(g *grpc.Server) {
 	e.mesh.Register(g)
 	rpc.NewSession(e.s.instances).Register(g)
-	pb.RegisterLiteServer(g, rpc.Lite{Backend: e.s.cfg.Storage})
+	e.lite.Register(g)
 	e.common(g)
 }
 

@@ -110,6 +110,7 @@ func NewWithParts(cfg Config, logger *slog.Logger, parts Parts) (*Server, error)
 	}
 	s := &Server{cfg: cfg, parts: parts, log: logger, health: health.NewServer(), up: make(chan struct{})}
 	s.edge = &edge{s: s}
+	s.edge.lite = rpc.NewLite(&s.edge.mesh)
 	s.meters = newMeters(s)
 	s.calls = newLimiter(cfg.Limits.CallsPerSecond, "calls")
 	s.resets = newLimiter(cfg.Limits.ResetsPerSecond, "resets")
@@ -242,7 +243,7 @@ func (s *Server) limits() rpc.Limits {
 		AckTimeout: s.cfg.AckTimeout.Default, MinAckTimeout: s.cfg.AckTimeout.Min, MaxAckTimeout: s.cfg.AckTimeout.Max,
 		InFlight: w.MaxInFlight.Default, MaxInFlight: w.MaxInFlight.Max,
 		Bytes: int64(w.MaxInFlightBytes.Default), MaxBytes: int64(w.MaxInFlightBytes.Max),
-		MaxSubscriptionsPerStream: s.cfg.Limits.SubscriptionsPerStream,
+		MaxSubscriptionsPerStream: s.cfg.Limits.SubscriptionsPerStream, MaxLitesPerStream: s.cfg.Limits.LiteTopicsPerStream,
 	}
 }
 

@@ -149,7 +149,11 @@ func (s *Service) GetOffsets(ctx context.Context, req *pb.GetOffsetsRequest) (*p
 		if want.Kind != 0 && k.Subscriber != want {
 			return true
 		}
-		if s.d.Pops() {
+		var pops bool
+		if pops, failed = s.d.PopsFor(k.Topic, k.Subscriber); failed != nil {
+			return false
+		}
+		if pops {
 			failed = s.groupOffsets(ctx, k, v, out)
 			return failed == nil
 		}
@@ -182,13 +186,12 @@ func (s *Service) offsets(ctx context.Context, k offsetstore.Key, v offsetstore.
 	for _, r := range v.Finished {
 		o.FinishedAhead += r.Len()
 	}
-	if b, ok := storage.As[storage.Bounder](s.backend); ok {
-		var err error
-		o.MinOffset, o.MaxOffset, err = b.Bounds(ctx, k.Topic, k.Partition)
-		if err != nil && !errors.Is(err, storage.ErrTopicNotFound) && !errors.Is(err, storage.ErrPartitionNotFound) && !errors.Is(err, storage.ErrUnknown) {
-			return nil, err
-		}
-		o.Lag = max(0, o.MaxOffset-o.Position)
+	low, high, err := s.d.Bounds(ctx, k)
+	switch {
+	case err == nil:
+		o.MinOffset, o.MaxOffset, o.Lag = low, high, max(0, high-o.Position)
+	case !errors.Is(err, storage.ErrTopicNotFound) && !errors.Is(err, storage.ErrPartitionNotFound) && !errors.Is(err, storage.ErrUnknown):
+		return nil, err
 	}
 	live, ok, err := s.d.Live(ctx, k)
 	if err != nil {

@@ -142,12 +142,8 @@ func (s *Stream) answer(ranges []Answered, ev event, final bool) error {
 		s.mu.Unlock()
 		return errStreamClosed
 	}
-	var b *binding
 	for _, r := range ranges {
 		evs = s.collect(idRange{r.First, r.Last}, ev, final, evs)
-	}
-	if len(evs) > 0 {
-		b = evs[0].b
 	}
 	if final {
 		s.sweep()
@@ -156,7 +152,7 @@ func (s *Stream) answer(ranges []Answered, ev event, final bool) error {
 		s.mu.Unlock()
 		return s.unread(fmt.Sprintf("the fate of more than %d acks", maxOutcomes))
 	}
-	starved := s.takeStarved(b)
+	starved := s.takeStarved()
 	told := s.out.n > 0
 	s.mu.Unlock()
 	for i := range evs {
@@ -257,7 +253,7 @@ func (s *Stream) expired(first, mask uint64) {
 		s.forgetLate()
 	}
 	s.noteAnswered()
-	starved := s.takeStarved(e.b)
+	starved := s.takeStarved()
 	s.mu.Unlock()
 	s.wakeAll(starved, nil)
 }
@@ -293,7 +289,7 @@ func (s *Stream) forget(b *binding, p *part) {
 		}
 	}
 	s.compact()
-	starved := s.takeStarved(nil)
+	starved := s.takeStarved()
 	s.mu.Unlock()
 	s.wakeAll(starved, nil)
 }
@@ -372,7 +368,7 @@ func (s *Stream) outdate(b *binding, p *part) {
 	}
 	clear(s.queue[len(kept):])
 	s.queue = kept
-	starved := s.takeStarved(nil)
+	starved := s.takeStarved()
 	s.mu.Unlock()
 	s.wakeAll(starved, nil)
 }

@@ -23,7 +23,6 @@ func (l *loop) commit(p *part, now time.Time) {
 	p.retryAt = time.Time{}
 	p.committing, p.left = true, false
 	v := p.m.Snapshot()
-	l.proof.remember(p, v.Position)
 	v.Log = p.log
 	v.Absent = p.absent(now)
 	p.inCommit = v
@@ -60,6 +59,7 @@ func (l *loop) committed(p *part, err error, now time.Time) {
 	answers := p.m.EndCommit(now, err == nil)
 	if err == nil { // first the positions: a stream that ends goes with its last answer
 		l.tellPosition(p, answers)
+		l.lite.save()
 	}
 	for _, ans := range answers {
 		if ans.Durable && !ans.Nack {

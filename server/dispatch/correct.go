@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ackmesh/ackmesh/offsetstore"
 	"github.com/ackmesh/ackmesh/storage"
 )
 
@@ -13,10 +12,7 @@ func (l *loop) outOfRange(rng *storage.RangeError, tail bool, now time.Time) {
 	if rng.Offset < rng.Min {
 		l.raise(rng.Min)
 	} else {
-		if !l.doubts { // what was read of it may be gone
-			l.proof.doubt(now)
-		}
-		l.above(rng.Max, now)
+		l.above(rng, now)
 	}
 	if tail {
 		l.tail.started = false // found anew by who comes first
@@ -37,8 +33,11 @@ func (l *loop) raise(low int64) {
 }
 
 // above handles positions beyond the log's end: a change of leader can hide the
-// end for a while, so it takes CorrectionWait until they are believed wrong.
-func (l *loop) above(high int64, now time.Time) {
+// end for a while, so it takes CorrectionWait until they are believed wrong. A
+// lite topic that ended below a position has expired and begun anew, so there
+// everything comes.
+func (l *loop) above(rng *storage.RangeError, now time.Time) {
+	high := rng.Max
 	for _, p := range l.parts {
 		if p.m.NextNew() <= high {
 			p.aboveSince = time.Time{}
@@ -52,6 +51,9 @@ func (l *loop) above(high int64, now time.Time) {
 		case now.Sub(p.aboveSince) >= l.d.cfg.CorrectionWait:
 			from := p.m.Position()
 			to := min(from, high)
+			if l.lite != nil {
+				to = rng.Min
+			}
 			l.cache.clear(l.d.freeChunk) // it may hold what the log has lost
 			l.tail.started = false
 			l.restart(p, p.m.Epoch()+1, to, p.log.TopicID)
@@ -61,19 +63,17 @@ func (l *loop) above(high int64, now time.Time) {
 }
 
 // believe ends the doubts about positions up to next: the log was read up to there.
-func (l *loop) believe(next int64, now time.Time) {
+func (l *loop) believe(next int64) {
 	if !l.doubts {
 		return
 	}
 	l.doubts = false
 	for _, p := range l.parts {
-		if p.m.NextNew() <= next && !p.aboveSince.IsZero() {
+		if p.m.NextNew() <= next {
 			p.aboveSince = time.Time{}
-			l.proof.suspect(p) // it may have been cut, and grown again
 		}
 		l.doubts = l.doubts || !p.aboveSince.IsZero()
 	}
-	l.proof.prove(now)
 }
 
 // corrected counts, logs and tells a correction.
@@ -100,7 +100,7 @@ func (l *loop) restart(p *part, epoch uint64, at int64, topicID string) {
 	}
 	p.burials.drop(p.key)
 	p.wide = nil
-	p.log, p.unproven = offsetstore.LogID{TopicID: topicID}, false
+	p.log.TopicID = topicID
 	p.marked = 0
 	l.touch(p)
 	l.enlist(p)
@@ -110,6 +110,7 @@ func (l *loop) restart(p *part, epoch uint64, at int64, topicID string) {
 func (l *loop) recreate(topicID string, low int64) {
 	l.cache.clear(l.d.freeChunk)
 	l.tail.started = false
+	l.lite.forgetAwait()
 	for _, p := range l.parts {
 		if p.log.TopicID == topicID {
 			continue

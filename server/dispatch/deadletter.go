@@ -135,8 +135,17 @@ func (d *Dispatcher) publishLetter(ctx context.Context, rec *storage.Record, let
 
 // readOne reads the record at an offset; nil: there is none.
 func (d *Dispatcher) readOne(ctx context.Context, topic, partition string, off int64) (*storage.Record, error) {
+	lite, err := d.holdsLites(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
 	var b storage.Batch
-	err := d.backend.Poll(ctx, storage.PollRequest{Topic: topic, Partition: partition, Start: off, MaxRecords: 1}, &b)
+	req := storage.PollRequest{Topic: topic, Partition: partition, Start: off, MaxRecords: 1}
+	if lite {
+		err = d.lites.PollLite(ctx, req, &b)
+	} else {
+		err = d.backend.Poll(ctx, req, &b)
+	}
 	var rng *storage.RangeError
 	switch {
 	case errors.As(err, &rng):

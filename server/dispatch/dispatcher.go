@@ -100,7 +100,8 @@ type Dispatcher struct {
 	backend storage.Backend
 	store   offsetstore.Store
 	ids     *idSource
-	pop     *popLog // nil: the log is read by position
+	pop     *popLog       // nil: the log is read by position
+	lites   storage.Liter // nil: the log has no lite topics
 	Metrics *Metrics
 	counts  countTable
 
@@ -126,11 +127,12 @@ type Dispatcher struct {
 }
 
 // ownerKey names a client's place in a subscriber: one stream of the client at
-// a time has it.
+// a time has it. lite is the lite topic; empty: the whole topic.
 type ownerKey struct {
 	topic  string
 	sub    offsetstore.Subscriber
 	client string
+	lite   string
 }
 
 // New makes a Dispatcher over an open log and an open store, which stay the
@@ -146,6 +148,7 @@ func New(ctx context.Context, cfg Config, backend storage.Backend, store offsets
 	if d.pop, err = popLogOf(backend); err != nil {
 		return nil, err
 	}
+	d.lites, _ = storage.As[storage.Liter](backend)
 	if d.ids, err = openIDs(ctx, store, d.rnd, d.idsReserved); err != nil {
 		return nil, err
 	}
@@ -169,7 +172,7 @@ func (d *Dispatcher) idsReserved(err error) {
 	}
 	for _, s := range d.allStreams() {
 		s.mu.Lock()
-		starved := s.takeStarved(nil)
+		starved := s.takeStarved()
 		s.mu.Unlock()
 		s.wakeAll(starved, nil)
 	}

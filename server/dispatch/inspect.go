@@ -32,7 +32,7 @@ func (d *Dispatcher) Live(ctx context.Context, key offsetstore.Key) (out LivePar
 	}
 	t.mu.Lock()
 	l := t.byName[key.Partition]
-	if d.pop != nil {
+	if d.pop != nil && !t.lite {
 		l = t.feeds[key.Subscriber]
 	}
 	t.mu.Unlock()
@@ -120,10 +120,14 @@ func (d *Dispatcher) streamsOf(topic string, sub offsetstore.Subscriber) int {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s := t.subs[sub]; s != nil {
-		return s.live
+	s := t.subs[sub]
+	switch {
+	case s == nil:
+		return 0
+	case t.lite && len(s.lites) > 0:
+		return len(s.lites)
 	}
-	return 0
+	return s.live
 }
 
 // splitRecordKey is the inverse of recordKey.
@@ -160,7 +164,12 @@ func (d *Dispatcher) Clients() []ClientInfo {
 	for _, s := range streams {
 		info := ClientInfo{Config: s.Config(), Since: s.Since}
 		info.InFlight, info.InFlightBytes = s.InFlight()
+		parent := false
 		for _, b := range s.allBindings() {
+			if b.lite != nil && parent {
+				continue // all are of one parent and one subscriber
+			}
+			parent = b.lite != nil
 			sub := SubscriptionInfo{ID: b.id, Topic: b.topic.name, Settings: b.sub.settings}
 			if b.sub.key.Kind == offsetstore.KindShare {
 				sub.Share = b.sub.key.Name

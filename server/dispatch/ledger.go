@@ -104,7 +104,7 @@ func (d *Dispatcher) replayOne(ctx context.Context, let Letter) error {
 		return err
 	}
 	key, _ := f.Get(frame.AttrPartitionKey)
-	res, err := storage.AppendWait(ctx, d.backend, let.Topic, []storage.Event{{Frame: raw, Key: key, DedupKey: "replay:" + let.key()}})
+	res, err := d.appendAgain(ctx, let, storage.Event{Frame: raw, Key: key, DedupKey: "replay:" + let.key()})
 	if err == nil {
 		err = res[0].Err
 	}
@@ -112,6 +112,18 @@ func (d *Dispatcher) replayOne(ctx context.Context, let Letter) error {
 		return err
 	}
 	return d.forgetLetters(ctx, []Letter{let})
+}
+
+// appendAgain appends an event where its dead letter is from.
+func (d *Dispatcher) appendAgain(ctx context.Context, let Letter, e storage.Event) ([]storage.Appended, error) {
+	lite, err := d.holdsLites(ctx, let.Topic)
+	switch {
+	case err != nil:
+		return nil, err
+	case lite:
+		return storage.AppendLiteWait(ctx, d.lites, let.Topic, let.Partition, []storage.Event{e})
+	}
+	return storage.AppendWait(ctx, d.backend, let.Topic, []storage.Event{e})
 }
 
 // Purge takes dead letters off the ledger and returns how many.
@@ -168,6 +180,13 @@ func (d *Dispatcher) DeleteSubscriber(ctx context.Context, topic string, key off
 	}
 	if len(txn.Deletes) == 0 && !known {
 		return fmt.Errorf("subscriber %s has no progress on topic %q: %w", key, topic, offsetstore.ErrNotFound)
+	}
+	lite, err := d.readsLites(topic, key)
+	if err != nil {
+		return err
+	}
+	if lite {
+		return d.deleteFromLites(ctx, txn)
 	}
 	if err := d.forgetPop(ctx, topic, key); err != nil {
 		return err

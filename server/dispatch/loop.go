@@ -68,18 +68,18 @@ type loop struct {
 	spare   []event
 	cache   cache
 	tail    tailer
-	fetches map[int64]bool // catch-up reads under way, by start; false: not to be used
-	proof   proof
-	fetchAt time.Time // no catch-up read before, after an error
-	next    time.Time // earliest deadline of all parts
-	doubts  bool      // a part's position is above the log's end, as far as is known
+	fetches map[int64]bool // catch-up reads under way, by start
+	fetchAt time.Time      // no catch-up read before, after an error
+	next    time.Time      // earliest deadline of all parts
+	doubts  bool           // a part's position is above the log's end, as far as is known
 	undead  []undead
 	graves  []grave // dead letters to be written
 	digging int     // how many are being written
 	frozen  map[offsetstore.Subscriber]*freeze
 	timer   *time.Timer
 	enc     encoder
-	pop     *feed // of a log that hands records out; nil: read by position
+	pop     *feed     // of a log that hands records out; nil: read by position
+	lite    *liteFeed // of a lite topic; nil: of a partition
 	done    chan struct{}
 }
 
@@ -92,7 +92,6 @@ func newLoop(t *topic, partition string) *loop {
 		frozen:  map[offsetstore.Subscriber]*freeze{},
 		done:    make(chan struct{}),
 	}
-	l.proof = newProof(l)
 	l.tail = tailer{l: l, req: make(chan storage.PollRequest, 1), done: make(chan struct{})}
 	return l
 }
@@ -104,7 +103,11 @@ func (l *loop) post(ev event) {
 	first := !l.signaled
 	l.signaled = true
 	l.mu.Unlock()
-	if first {
+	switch {
+	case !first:
+	case l.lite != nil:
+		l.lite.wake()
+	default:
 		select {
 		case l.wakeup <- struct{}{}:
 		default:
@@ -138,7 +141,7 @@ func (l *loop) run() {
 	go l.tail.run(tailCtx)
 	l.timer = time.NewTimer(time.Hour)
 	defer l.timer.Stop()
-	for !l.stopping || len(l.parts) > 0 || l.pop.busy() {
+	for l.alive() {
 		if len(l.ready) == 0 {
 			l.wait()
 		}
@@ -149,6 +152,9 @@ func (l *loop) run() {
 	l.pop.end()
 	l.cache.clear(l.d.freeChunk)
 }
+
+// alive tells whether the loop has something to do still, or may get it.
+func (l *loop) alive() bool { return !l.stopping || len(l.parts) > 0 || l.pop.busy() }
 
 // wait sleeps until there is an event or a deadline.
 func (l *loop) wait() {
@@ -163,10 +169,14 @@ func (l *loop) wait() {
 func (l *loop) armTimer() {
 	wait := time.Hour
 	if !l.next.IsZero() {
-		wait = max(time.Until(l.next), 0)
-		wait = (wait + tickEvery - 1).Truncate(tickEvery)
+		wait = l.untilNext()
 	}
 	l.timer.Reset(wait)
+}
+
+// untilNext is how long it is to the next deadline.
+func (l *loop) untilNext() time.Duration {
+	return (max(time.Until(l.next), 0) + tickEvery - 1).Truncate(tickEvery)
 }
 
 // turn takes what happened, lets time pass, sends, and commits.
@@ -178,7 +188,6 @@ func (l *loop) turn(now time.Time) {
 		l.tick(now)
 	}
 	l.refetch(now)
-	l.proof.again(now)
 	l.revive(now)
 	l.serveReady(now)
 	l.settle(now)

@@ -42,7 +42,7 @@ func (s *Stream) hold(b *binding, p *part, wait time.Duration) {
 	if b.gone || s.ending {
 		return
 	}
-	addPart(&b.starved, p)
+	b.starve(p)
 	if b.pacing == nil {
 		b.pacing = time.AfterFunc(wait, func() { s.goOn(b) })
 	}
@@ -51,7 +51,7 @@ func (s *Stream) hold(b *binding, p *part, wait time.Duration) {
 func (s *Stream) goOn(b *binding) {
 	s.mu.Lock()
 	b.pacing = nil
-	starved := s.takeStarved(nil)
+	starved := s.takeStarved()
 	s.mu.Unlock()
 	s.wakeAll(starved, nil)
 }

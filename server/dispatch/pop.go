@@ -89,7 +89,7 @@ func popLogOf(b storage.Backend) (*popLog, error) {
 
 // readByPosition are the partitions of a topic that have loops of their own.
 func (d *Dispatcher) readByPosition(info storage.Topic) []string {
-	if d.pop != nil {
+	if d.pop != nil || info.Lite {
 		return nil
 	}
 	return info.Partitions

@@ -277,7 +277,7 @@ func (f *feed) free(p *part) int {
 func (s *Stream) starve(b *binding, p *part) {
 	s.mu.Lock()
 	if !b.gone && !s.ending {
-		addPart(&b.starved, p)
+		b.starve(p)
 	}
 	s.mu.Unlock()
 }

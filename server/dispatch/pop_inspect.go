@@ -8,10 +8,6 @@ import (
 	"github.com/ackmesh/ackmesh/storage"
 )
 
-// Pops tells whether the log hands records out instead of being read by
-// position.
-func (d *Dispatcher) Pops() bool { return d.pop != nil }
-
 // GroupOffsets tells how far the group of a subscriber is at the broker; ok is
 // false where the broker does not tell, or has no such group.
 func (d *Dispatcher) GroupOffsets(ctx context.Context, topic string, sub offsetstore.Subscriber) (list []storage.GroupOffset, ok bool, err error) {

@@ -70,7 +70,7 @@ func (d *Dispatcher) read(ctx context.Context, l *loop, req storage.PollRequest,
 		l.pop.read(ctx, req)
 		return 0
 	}
-	err := d.backend.Poll(ctx, req, b)
+	err := l.t.poll(ctx, req, b)
 	d.Metrics.Reads.Add(1)
 	f := &fetched{req: req, batch: b, err: err}
 	f.expires, f.to = survey(b)
@@ -121,6 +121,8 @@ func (l *loop) hunger(p *part) {
 func (l *loop) wantRecords(p *part, off int64) {
 	l.hunger(p)
 	switch {
+	case l.lite != nil:
+		l.lite.want(off)
 	case !l.tail.started || off > l.tail.next:
 		l.seek(off)
 	case off < l.tail.next:
@@ -196,7 +198,7 @@ func (l *loop) rearmost() int64 {
 
 // fetch reads behind the tail for those who are there.
 func (l *loop) fetch(off int64) {
-	if _, busy := l.fetches[off]; busy || len(l.fetches) >= catchUps || l.mustWait() {
+	if l.fetches[off] || len(l.fetches) >= catchUps || l.mustWait() {
 		return
 	}
 	if time.Until(l.fetchAt) > 0 {
@@ -204,22 +206,24 @@ func (l *loop) fetch(off int64) {
 		return
 	}
 	l.fetches[off] = true
+	bytes := l.d.readBytes()
+	if l.lite != nil {
+		bytes = min(bytes, liteBytes)
+	}
 	l.d.catchUp(l, storage.PollRequest{
-		Topic: l.t.name, Partition: l.partition, TopicID: l.topicID, Start: off, MaxBytes: l.d.readBytes(),
+		Topic: l.t.name, Partition: l.partition, TopicID: l.topicID, Start: off, MaxBytes: bytes,
 	})
 }
 
 // arrived takes in what was read.
 func (l *loop) arrived(f *fetched, now time.Time) {
 	tail := f.req.Start == storage.Cursor
-	stale := f.req.TopicID != l.topicID // of a topic that was deleted since
 	if tail {
 		l.tail.busy = false
 	} else {
-		stale = stale || !l.fetches[f.req.Start]
 		delete(l.fetches, f.req.Start)
 	}
-	if stale {
+	if f.req.TopicID != l.topicID { // of a topic that was deleted since
 		l.d.freeBatch(f.batch)
 		l.feed()
 		return
@@ -230,8 +234,7 @@ func (l *loop) arrived(f *fetched, now time.Time) {
 		l.feed()
 		return
 	}
-	l.believe(f.batch.Next, now)
-	l.proof.arriving(f.batch, tail, now)
+	l.believe(f.batch.Next)
 	l.takeChunk(f, tail)
 	l.feed()
 }
@@ -253,7 +256,10 @@ func (l *loop) takeChunk(f *fetched, tail bool) {
 	}
 	if b.Next <= start {
 		l.d.freeBatch(b)
-		if !tail { // nothing there yet: the tail is where it goes on
+		switch {
+		case l.lite != nil:
+			l.lite.atEnd(start)
+		case !tail: // nothing there yet: the tail is where it goes on
 			l.fetchAt = time.Now().Add(readRetry)
 			l.note(l.fetchAt)
 		}
@@ -292,7 +298,6 @@ func (l *loop) readError(f *fetched, tail bool, now time.Time) {
 		l.t.changed()
 		l.holdReads(tail, now.Add(readRetry))
 	default:
-		l.proof.shaken = l.proof.shaken || tail
 		l.readFailed("read", f.err)
 		l.holdReads(tail, now.Add(readRetry))
 	}

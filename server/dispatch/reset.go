@@ -55,7 +55,7 @@ func (d *Dispatcher) Reset(ctx context.Context, req ResetRequest) ([]Moved, erro
 	if _, err := d.backend.Topic(ctx, req.Topic); err != nil {
 		return nil, err
 	}
-	t, err := d.acquire(ctx, req.Topic)
+	t, err := d.acquireKnown(ctx, req.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -69,10 +69,11 @@ func (d *Dispatcher) Reset(ctx context.Context, req ResetRequest) ([]Moved, erro
 		return nil, err
 	}
 	defer sub.unlock()
-	if d.pop != nil {
+	if d.pop != nil && !t.lite {
 		return d.resetPop(ctx, t, sub, req)
 	}
-	loops, err := t.loopsFor(req.Partition)
+	loops, done, err := d.resetLoops(ctx, t, req.Subscriber, req)
+	defer done()
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func (d *Dispatcher) planReset(ctx context.Context, t *topic, req ResetRequest, 
 			continue // it appeared a moment ago and is taken up at its minimum
 		}
 		m := Moved{Partition: l.partition, From: v.Position, Epoch: v.Epoch + 1}
-		if m.Min, m.Max, err = d.bounds(ctx, t.name, l.partition); err != nil {
+		if m.Min, m.Max, err = t.bounds(ctx, l.partition); err != nil {
 			return nil, err
 		}
 		if m.To, err = d.resolve(ctx, key, req.To, m.Min, m.Max); err != nil {

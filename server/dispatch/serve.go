@@ -32,7 +32,7 @@ const (
 // another turn at once.
 func (l *loop) serve(p *part, now time.Time) bool {
 	for range turnBatches {
-		if len(p.atts) == 0 || p.unproven || l.frozen[p.key.Subscriber] != nil {
+		if len(p.atts) == 0 || l.frozen[p.key.Subscriber] != nil {
 			return false
 		}
 		if l.d.blocked() {
@@ -319,8 +319,11 @@ func (l *loop) finishExpired(p *part, off int64) {
 
 // keyOf is the hash of a record's partition key, for ordered subscribers.
 func (p *part) keyOf(rec *storage.Record) uint64 {
-	if !p.sub.settings.Ordered {
+	switch {
+	case !p.sub.settings.Ordered:
 		return 0
+	case p.sub.settings.Lite:
+		return liteKey
 	}
 	key, ok := frame.View(rec.Frame).Attr(frame.AttrPartitionKey)
 	if !ok || len(key) == 0 {

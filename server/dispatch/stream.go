@@ -20,6 +20,31 @@ type StreamConfig struct {
 	MaxInFlight int   // records of each subscription
 	MaxBytes    int64 // frames in flight
 	MaxMessage  int   // the largest frame that is sent
+	Form        *Form // of what is sent; nil: SubscribeResponse
+}
+
+// Form is how the messages of a stream are written, where they are not those of
+// Subscribe. What is in them is the same.
+type Form struct {
+	// Deliveries and AckResult are the tags of the response's fields that hold
+	// these.
+	Deliveries, AckResult byte
+	// Notice writes a whole response with a Notice; nil: none is told.
+	Notice func(Notice) []byte
+}
+
+func (f *Form) deliveries() byte {
+	if f == nil {
+		return tagResponseDeliveries
+	}
+	return f.Deliveries
+}
+
+func (f *Form) ackResult() byte {
+	if f == nil {
+		return tagResponseAckResult
+	}
+	return f.AckResult
 }
 
 // Stream is one Subscribe stream: its window, its delivery ids, what is
@@ -44,6 +69,7 @@ type Stream struct {
 	cfg       StreamConfig
 	ids       idBlock
 	bindings  map[uint32]*binding
+	starving  []*binding  // those with parts that wait for room
 	table     []*outBatch // outstanding, sorted by first
 	lateCheck int         // length of the table at which late ones are counted
 	compactAt int         // length of the table at which answered ones are dropped
@@ -96,6 +122,7 @@ type binding struct {
 	starved []*part
 	topic   *topic
 	feed    *loop // of a log that hands records out
+	lite    *loop // of a lite topic
 	// Guarded by topic.mu: whether delivery has begun, and until then the
 	// partitions that the topic has got since the positions were durable.
 	active bool
@@ -256,14 +283,18 @@ func (s *Stream) Config() StreamConfig {
 
 // notice tells the client something, behind what is queued.
 func (s *Stream) notice(kind NoticeKind, detail string, sub uint32, pos ...position) {
-	if s.d.cfg.EncodeNotice == nil {
+	encode := s.d.cfg.EncodeNotice
+	if s.cfg.Form != nil {
+		encode = s.cfg.Form.Notice
+	}
+	if encode == nil {
 		return
 	}
 	n := Notice{Kind: kind, Detail: detail, Subscription: sub}
 	for _, p := range pos {
 		n.Positions = append(n.Positions, p.export())
 	}
-	_ = s.control(s.d.cfg.EncodeNotice(n)) // a client that does not read is gone then
+	_ = s.control(encode(n)) // a client that does not read is gone then
 }
 
 // awaitAnswers waits until every ack is answered, at most for grace.

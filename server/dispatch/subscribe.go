@@ -175,7 +175,7 @@ func (d *Dispatcher) placeAll(ctx context.Context, t *topic, b *binding, spec Su
 // of the client on the same subscription loses it.
 func (d *Dispatcher) Activate(sub *Subscribed) {
 	b := sub.b
-	key := ownerKey{b.topic.name, b.sub.key, b.s.cfg.ClientID}
+	key := b.ownerKey()
 	d.mu.Lock()
 	old := d.owners[key]
 	if old != nil && old.s.id > b.s.id { // overtaken while it was opened
@@ -274,7 +274,6 @@ func (l *loop) open(sub *subscriber) (*part, error) {
 	}
 	l.pop.opened(p)
 	l.parts[sub.key] = p
-	l.proof.opened(p, time.Now())
 	l.touch(p)
 	return p, nil
 }
@@ -292,7 +291,7 @@ func (d *Dispatcher) detach(b *binding, broken bool) bool {
 	b.endPace()
 	delete(s.bindings, b.id)
 	s.mu.Unlock()
-	d.disown(ownerKey{b.topic.name, b.sub.key, s.cfg.ClientID}, b)
+	d.disown(b.ownerKey(), b)
 	for _, l := range b.loops() {
 		l.post(event{kind: evCall, call: func() { l.detachNow(b, broken) }})
 	}
@@ -300,6 +299,15 @@ func (d *Dispatcher) detach(b *binding, broken bool) bool {
 	b.topic.leave(b)
 	b.topic.release()
 	return true
+}
+
+// ownerKey is the place that the binding has, or wants.
+func (b *binding) ownerKey() ownerKey {
+	key := ownerKey{topic: b.topic.name, sub: b.sub.key, client: b.s.cfg.ClientID}
+	if b.lite != nil {
+		key.lite = b.lite.partition
+	}
+	return key
 }
 
 // disown takes a binding off the owners, if it is one.
@@ -353,7 +361,7 @@ func (d *Dispatcher) Pause(s *Stream, id uint32, paused bool) error {
 	}
 	s.mu.Lock()
 	b.paused = paused
-	starved := s.takeStarved(nil)
+	starved := s.takeStarved()
 	s.mu.Unlock()
 	s.wakeAll(starved, nil)
 	return nil

@@ -65,6 +65,9 @@ type Settings struct {
 	// them, so that Settings can be compared.
 	MaxAttempts int    `json:"maxAttempts,omitempty"`
 	Backoff     string `json:"backoff,omitempty"`
+	// Lite: of lite topics of the topic. Ordered then means one event of each
+	// unfinished at a time, whatever its key.
+	Lite bool `json:"lite,omitempty"`
 }
 
 // JoinBackoff writes waits as Settings.Backoff has them.
@@ -82,6 +85,9 @@ func JoinBackoff(waits []time.Duration) string {
 // retry puts the subscriber's own policy over the server's.
 func (a Settings) retry(set delivery.Settings) delivery.Settings {
 	set.Ordered = a.Ordered
+	if a.Lite {
+		set.LookAhead = liteLookAhead
+	}
 	if a.MaxAttempts > 0 {
 		set.MaxAttempts = a.MaxAttempts
 	}
@@ -126,6 +132,7 @@ type subscriber struct {
 	filter   Filter
 	locks    *subscriberLocks // held while the subscriber is opened
 	live     int              // bindings; guarded by topic.mu
+	lites    map[*Stream]int  // of lite topics: bindings by stream; guarded by topic.mu
 }
 
 // matches tells whether the subscriber wants a record.
@@ -170,6 +177,12 @@ func (t *topic) join(ctx context.Context, b *binding, key offsetstore.Subscriber
 		return &SettingsError{Topic: t.name, Subscriber: key, Field: field, Have: have, Want: asked}
 	}
 	sub.live++
+	if t.lite {
+		if sub.lites == nil {
+			sub.lites = map[*Stream]int{}
+		}
+		sub.lites[b.s]++
+	}
 	b.sub, b.topic = sub, t
 	t.mu.Unlock()
 	return nil
@@ -177,8 +190,16 @@ func (t *topic) join(ctx context.Context, b *binding, key offsetstore.Subscriber
 
 func (t *topic) leave(b *binding) {
 	t.exit(b)
+	if b.lite != nil {
+		t.leaveLite(b.lite)
+	}
 	t.mu.Lock()
 	delete(t.bound, b)
+	if t.lite {
+		if b.sub.lites[b.s]--; b.sub.lites[b.s] == 0 {
+			delete(b.sub.lites, b.s)
+		}
+	}
 	if b.sub.live--; b.sub.live == 0 {
 		delete(t.subs, b.sub.key)
 	}
@@ -259,7 +280,7 @@ func (d *Dispatcher) startIn(ctx context.Context, t *topic, sub *subscriber, par
 	if ok && (v.Log.TopicID == id || v.Log.TopicID == "") {
 		return nil, nil
 	}
-	low, high, err := d.bounds(ctx, t.name, partition)
+	low, high, err := t.bounds(ctx, partition)
 	if err != nil {
 		return nil, err
 	}
@@ -278,14 +299,7 @@ func (d *Dispatcher) startIn(ctx context.Context, t *topic, sub *subscriber, par
 		}
 	}
 	next.High = next.Position
-	next.Log = offsetstore.LogID{TopicID: id}
-	if next.Position > low {
-		before, err := d.printBefore(ctx, t.name, partition, next.Position)
-		if err != nil {
-			return nil, err
-		}
-		next.Log.Floor, next.Log.Top = before, before
-	}
+	next.Log = offsetstore.LogID{TopicID: id, LeaderEpoch: -1}
 	return &offsetstore.Put{Key: key, Value: next}, nil
 }
 

@@ -64,6 +64,8 @@ func (d *Dispatcher) expire(ctx context.Context, now time.Time) error {
 	}
 	for _, info := range list {
 		switch {
+		case info.Streams > 0 && info.Settings.Lite:
+			err = d.expireLites(ctx, info, now)
 		case info.Streams > 0:
 		case info.Absent == 0:
 			err = d.dateAbsence(ctx, info, now)

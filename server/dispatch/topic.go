@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,7 @@ type topic struct {
 	subs   map[offsetstore.Subscriber]*subscriber
 	bound  map[*binding]bool                // bindings whose positions are durable
 	fresh  []*loop                          // not taken up yet by all of them; refresh's own
+	lite   bool                             // a parent: byName has the lite topics in use, loops is empty
 	feeds  map[offsetstore.Subscriber]*loop // of a log that hands records out
 
 	// Guarded by Dispatcher.mu.
@@ -48,18 +50,39 @@ type topic struct {
 // backend may, and waits for an earlier life of it to end.
 func (d *Dispatcher) acquire(ctx context.Context, name string) (*topic, error) {
 	info, err := d.backend.EnsureTopic(ctx, name)
+	if err == nil && info.Lite {
+		err = errIsParent(name)
+	}
 	if err != nil {
 		return nil, err
 	}
+	return d.acquireAs(ctx, info)
+}
+
+// acquireKnown is acquire for a topic that may be a parent of lite topics.
+func (d *Dispatcher) acquireKnown(ctx context.Context, name string) (*topic, error) {
+	info, err := d.backend.EnsureTopic(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return d.acquireAs(ctx, info)
+}
+
+// acquireAs is acquire for a topic that was described.
+func (d *Dispatcher) acquireAs(ctx context.Context, info storage.Topic) (*topic, error) {
 	for {
 		t, wait := d.tryAcquire(info)
-		if wait == nil {
+		switch {
+		case wait == nil && t.lite != info.Lite:
+			t.release()
+			return nil, fmt.Errorf("topic %q was of another type and is in use as such: %w", info.Name, storage.ErrTopicChanged)
+		case wait == nil:
 			return t, nil
 		}
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("topic %q is being closed here: %w", name, ctx.Err())
+			return nil, fmt.Errorf("topic %q is being closed here: %w", info.Name, ctx.Err())
 		}
 	}
 }
@@ -81,7 +104,7 @@ func (d *Dispatcher) tryAcquire(info storage.Topic) (t *topic, wait chan struct{
 
 func (d *Dispatcher) newTopic(info storage.Topic) *topic {
 	t := &topic{
-		d: d, name: info.Name, id: info.ID,
+		d: d, name: info.Name, id: info.ID, lite: info.Lite,
 		done: make(chan struct{}), changedCh: make(chan struct{}, 1),
 		byName: map[string]*loop{}, subs: map[offsetstore.Subscriber]*subscriber{}, bound: map[*binding]bool{},
 	}
@@ -141,6 +164,9 @@ func (t *topic) end() {
 func (t *topic) allLoops() []*loop {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.lite {
+		return slices.Collect(maps.Values(t.byName))
+	}
 	return append([]*loop(nil), t.loops...)
 }
 
@@ -204,6 +230,10 @@ func (d *Dispatcher) refreshTopic(ctx context.Context, t *topic) {
 		}
 		return
 	}
+	if info.Lite != t.lite {
+		d.warn("topic was made again as one of another type: end the streams on it", "topic", t.name, "lite", info.Lite)
+		return
+	}
 	t.mu.Lock()
 	anew := info.ID != t.id
 	t.id = info.ID
@@ -228,7 +258,7 @@ func (t *topic) recreated(ctx context.Context, info storage.Topic) {
 			l.pop.recreatedAs(info.ID)
 			continue
 		}
-		low, _, err := t.d.bounds(ctx, t.name, l.partition)
+		low, _, err := t.bounds(ctx, l.partition)
 		if err != nil {
 			t.d.warn("bounds of a topic made anew are not known", "topic", t.name, "partition", l.partition, "error", err)
 		}

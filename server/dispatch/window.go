@@ -52,7 +52,7 @@ func (s *Stream) reserve(b *binding, p *part, n int, bytes int64) (slots int, ro
 	free := s.freeLocked(b)
 	if free == 0 || !s.ids.ready() {
 		if !b.gone && !s.ending {
-			addPart(&b.starved, p)
+			b.starve(p)
 		}
 		return 0, 0
 	}
@@ -69,7 +69,7 @@ func (s *Stream) widen(b *binding, p *part, reserved, need int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.bytes-reserved+need > s.cfg.MaxBytes && s.bytes > reserved {
-		addPart(&b.starved, p)
+		b.starve(p)
 		return false
 	}
 	s.bytes += need - reserved
@@ -118,40 +118,40 @@ func (s *Stream) giveBack(b *binding, p *part, slots int, room int64, refused bo
 	s.mu.Lock()
 	b.used -= slots
 	s.bytes -= room
-	starved := s.takeStarved(b)
+	starved := s.takeStarved()
 	if refused && slices.Contains(starved, p) {
-		addPart(&b.starved, p)
+		b.starve(p)
 	}
 	s.mu.Unlock()
 	s.wakeAll(starved, p)
 }
 
 // takeStarved returns the partitions to wake after room was made. s.mu is held.
-func (s *Stream) takeStarved(b *binding) []*part {
-	if s.ending || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB >= s.d.queueRoom()) {
+func (s *Stream) takeStarved() (list []*part) {
+	if len(s.starving) == 0 || s.ending || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB >= s.d.queueRoom()) {
 		return nil
 	}
-	if b != nil && !b.gone && len(s.bindings) == 1 {
-		list := b.starved
+	for i, b := range s.starving {
+		if i == 0 {
+			list = b.starved // most often there is one
+		} else {
+			list = append(list, b.starved...)
+		}
 		b.starved = nil
-		return list
+		s.starving[i] = nil
 	}
-	var list []*part
-	for _, b := range s.bindings {
-		list = append(list, b.starved...)
-		b.starved = nil
-	}
+	s.starving = s.starving[:0]
 	return list
 }
 
-// addPart adds a part to a list of those to wake, once.
-func addPart(list *[]*part, p *part) {
-	for _, q := range *list {
-		if q == p {
-			return
-		}
+// starve has p woken when there is room. The stream's mutex is held.
+func (b *binding) starve(p *part) {
+	if len(b.starved) == 0 {
+		b.s.starving = append(b.s.starving, b)
 	}
-	*list = append(*list, p)
+	if !slices.Contains(b.starved, p) {
+		b.starved = append(b.starved, p)
+	}
 }
 
 // wakeAll makes partitions look at their window of s again, but for self: it is
@@ -172,7 +172,7 @@ func (s *Stream) roomOrWake(b *binding, p *part) (room bool) {
 		return true
 	}
 	if !b.gone && !s.ending {
-		addPart(&b.starved, p)
+		b.starve(p)
 	}
 	return false
 }
@@ -186,7 +186,7 @@ func (s *Stream) SetWindow(records int, bytes int64) {
 	if bytes >= 0 {
 		s.cfg.MaxBytes = bytes
 	}
-	starved := s.takeStarved(nil)
+	starved := s.takeStarved()
 	s.mu.Unlock()
 	s.wakeAll(starved, nil)
 }

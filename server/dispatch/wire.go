@@ -101,14 +101,15 @@ func patchIDs(b []byte, idPos []int32, first uint64) {
 	}
 }
 
-// appendDeliveriesHead writes the head of a SubscribeResponse that carries runs
-// of the given lengths, whose own heads are appended by appendRunLen.
-func appendDeliveriesHead(b []byte, runLens []int) []byte {
+// appendDeliveriesHead writes the head of a response that carries runs of the
+// given lengths, whose own heads are appended by appendRunLen. tag is that of its
+// field deliveries.
+func appendDeliveriesHead(b []byte, tag byte, runLens []int) []byte {
 	total := 0
 	for _, n := range runLens {
 		total += 1 + protowire.SizeVarint(uint64(n)) + n
 	}
-	return protowire.AppendVarint(append(b, tagResponseDeliveries), uint64(total))
+	return protowire.AppendVarint(append(b, tag), uint64(total))
 }
 
 // appendVarintHead begins a message with the tag and length of its one field.

@@ -38,7 +38,7 @@ func TestDeliveriesOnTheWire(t *testing.T) {
 			bodies = append(bodies, body)
 			lens = append(lens, len(body))
 		}
-		b := appendDeliveriesHead(nil, lens)
+		b := appendDeliveriesHead(nil, tagResponseDeliveries, lens)
 		for i, body := range bodies {
 			b = append(appendRunLen(b, lens[i]), body...)
 		}

@@ -109,7 +109,7 @@ func (s *Stream) takeWork(w *writeWork) (more, ended bool) {
 	}
 	var starved []*part
 	if taken > 0 {
-		starved = s.takeStarved(nil)
+		starved = s.takeStarved()
 	}
 	ended = s.closed
 	more = k > 0 || len(w.result) > 0
@@ -212,7 +212,7 @@ func (s *Stream) notePosition(a *attachment, pos position) {
 // send writes the work: the AckResult first, then the items.
 func (w *writeWork) send(s *Stream, sink Sink) error {
 	if len(w.result) > 0 {
-		msg := append(appendVarintHead(tagResponseAckResult, len(w.result)), w.result...)
+		msg := append(appendVarintHead(s.cfg.Form.ackResult(), len(w.result)), w.result...)
 		if err := sink.Send(mem.BufferSlice{mem.SliceBuffer(msg)}); err != nil {
 			w.free()
 			return err
@@ -233,7 +233,7 @@ func (w *writeWork) sendRuns(s *Stream, sink Sink) error {
 		w.lens = append(w.lens, len(*q.run))
 	}
 	heads := make([]byte, 0, 16+8*len(w.items))
-	heads = appendDeliveriesHead(heads, w.lens)
+	heads = appendDeliveriesHead(heads, s.cfg.Form.deliveries(), w.lens)
 	msg := make(mem.BufferSlice, 0, 2*len(w.items))
 	begin := 0
 	for i, q := range w.items {

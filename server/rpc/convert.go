@@ -29,6 +29,7 @@ type Limits struct {
 	InFlight, MaxInFlight     int           // default 1,000 and 100,000
 	Bytes, MaxBytes           int64         // default 16 MiB and 1 GiB
 	MaxSubscriptionsPerStream int           // default 1,000
+	MaxLitesPerStream         int           // default 10,000
 }
 
 func (l Limits) withDefaults() Limits {
@@ -40,6 +41,7 @@ func (l Limits) withDefaults() Limits {
 	def(&l.Bytes, 16<<20)
 	def(&l.MaxBytes, 1<<30)
 	def(&l.MaxSubscriptionsPerStream, 1000)
+	def(&l.MaxLitesPerStream, 10_000)
 	return l
 }
 
@@ -310,15 +312,25 @@ func positionsOf(list []dispatch.Position) []*pb.Position {
 
 // EncodeNotice writes a SubscribeResponse with a Notice.
 func EncodeNotice(n dispatch.Notice) []byte {
-	msg := &pb.SubscribeResponse{Kind: &pb.SubscribeResponse_Notice{Notice: &pb.Notice{
+	notice := noticeOf(n)
+	return encodeNotice(&pb.SubscribeResponse{Kind: &pb.SubscribeResponse_Notice{Notice: notice}}, notice)
+}
+
+func noticeOf(n dispatch.Notice) *pb.Notice {
+	notice := &pb.Notice{
 		Kind: pb.Notice_Kind(n.Kind), Detail: n.Detail, Subscription: n.Subscription, Positions: positionsOf(n.Positions),
-	}}}
-	if to := n.GoTo; to != nil {
-		msg.GetNotice().GoTo = &pb.RecommendResponse{InstanceId: to.ID, InstanceUrl: to.URL, Score: to.Score}
 	}
+	if to := n.GoTo; to != nil {
+		notice.GoTo = &pb.RecommendResponse{InstanceId: to.ID, InstanceUrl: to.URL, Score: to.Score}
+	}
+	return notice
+}
+
+// encodeNotice writes a response that holds a notice.
+func encodeNotice(msg proto.Message, notice *pb.Notice) []byte {
 	raw, err := proto.Marshal(msg)
 	if err != nil { // only for text that is not UTF-8, which no name can be
-		msg.GetNotice().Detail = ""
+		notice.Detail = ""
 		raw, _ = proto.Marshal(msg)
 	}
 	return raw

@@ -130,6 +130,11 @@ func (e *EventMesh) subscribe(stream grpc.ServerStream) error {
 	if err != nil {
 		return statusOf(err).Err()
 	}
+	return e.serve(stream, cfg, func(r *subReader) { r.run(open) })
+}
+
+// serve begins a stream and serves it until its end. run reads it.
+func (e *EventMesh) serve(stream grpc.ServerStream, cfg dispatch.StreamConfig, run func(*subReader)) error {
 	a := newAccess(e.caller(stream.Context()), cfg.ClientID)
 	changed := a.changed() // before the first check, so that no change is missed
 	if err := a.open(); err != nil {
@@ -149,7 +154,7 @@ func (e *EventMesh) subscribe(stream grpc.ServerStream) error {
 	r := &subReader{e: e, s: s, stream: stream, ctx: stream.Context(), access: a}
 	go func() {
 		defer e.readers.Done()
-		r.run(open)
+		run(r)
 	}()
 	return endStatus(e.untilEnd(s, a, written, changed))
 }

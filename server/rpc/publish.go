@@ -71,6 +71,8 @@ type publication struct {
 
 	results []storage.Appended
 	err     error
+
+	lite string // the lite topic of topic; empty: topic itself
 }
 
 // parse walks a PublishRequest once. The slices point into b.
@@ -213,7 +215,12 @@ func (pb *publication) refuse(i int, err error) {
 // nobody is.
 func (p *Publisher) start(ctx context.Context, msg []byte, by Caller, done func(*publication)) {
 	pb := &publication{}
-	err := pb.parse(msg)
+	p.begin(ctx, pb, pb.parse(msg), len(msg), by, done)
+}
+
+// begin appends a request of so many bytes that was parsed; err is what was wrong
+// with it.
+func (p *Publisher) begin(ctx context.Context, pb *publication, err error, size int, by Caller, done func(*publication)) {
 	if err == nil {
 		err = p.admit(pb, by, time.Now())
 	}
@@ -221,7 +228,7 @@ func (p *Publisher) start(ctx context.Context, msg []byte, by Caller, done func(
 		p.fail(pb, err, done)
 		return
 	}
-	p.transcode(pb, len(msg), time.Now())
+	p.transcode(pb, size, time.Now())
 	pb.key = nil
 	if len(pb.events) == 0 {
 		done(pb)
@@ -230,7 +237,7 @@ func (p *Publisher) start(ctx context.Context, msg []byte, by Caller, done func(
 	if p.tracer != nil {
 		done = p.traced(ctx, pb, done)
 	}
-	err = p.backend.Append(ctx, pb.topic, pb.events, func(results []storage.Appended, err error) {
+	err = p.append(ctx, pb, func(results []storage.Appended, err error) {
 		pb.results, pb.err = results, err
 		done(pb)
 	})
@@ -272,20 +279,26 @@ func (p *Publisher) answer(pb *publication) *rawOut {
 	}
 	overall, events := pb.err, []byte(nil)
 	if pb.err == nil {
-		events, overall = p.appendEvents(pb)
+		events, overall = p.appendEvents(pb, 3<<3|2)
 	}
 	b = appendStatus(append(b, 2<<3|2), overall)
 	b = append(b, events...)
 	p.count(pb)
+	pb.free()
+	return &rawOut{mem.BufferSlice{mem.SliceBuffer(b)}}
+}
+
+// free gives back what the request held.
+func (pb *publication) free() {
 	if pb.arena != nil {
 		mem.DefaultBufferPool().Put(pb.arena)
 		pb.arena = nil
 	}
-	return &rawOut{mem.BufferSlice{mem.SliceBuffer(b)}}
 }
 
-// appendEvents writes PublishResponse.events and returns the first error among them.
-func (p *Publisher) appendEvents(pb *publication) (b []byte, first error) {
+// appendEvents writes the events of a response, in the field of that tag, and
+// returns the first error among them.
+func (p *Publisher) appendEvents(pb *publication, tag byte) (b []byte, first error) {
 	b = make([]byte, 0, 48*len(pb.frames))
 	var body []byte
 	k := 0
@@ -305,7 +318,7 @@ func (p *Publisher) appendEvents(pb *publication) (b []byte, first error) {
 				first = err
 			}
 		}
-		b = protowire.AppendBytes(append(b, 3<<3|2), body)
+		b = protowire.AppendBytes(append(b, tag), body)
 	}
 	return b, first
 }

@@ -33,6 +33,7 @@ var codeOf = []struct {
 	{storage.ErrUnavailable, codes.Unavailable},
 	{storage.ErrClosed, codes.Unavailable},
 	{storage.ErrUnsupported, codes.Unimplemented},
+	{storage.ErrTopicType, codes.FailedPrecondition},
 	{storage.ErrGroupKind, codes.FailedPrecondition},
 	{storage.ErrGroupNotFound, codes.FailedPrecondition},
 	{storage.ErrCorrupt, codes.DataLoss},

@@ -41,6 +41,11 @@ func (r *subReader) run(open *pb.Open) {
 			in.free()
 		}
 	}
+	r.end(err)
+}
+
+// end ends the stream for what reading it ended with.
+func (r *subReader) end(err error) {
 	switch {
 	case errors.Is(err, io.EOF): // half-close: an orderly end
 		r.e.d.End(r.s, false, answerGrace, nil)
@@ -177,11 +182,18 @@ func (r *subReader) handle(b []byte) error {
 			return invalid("change", err.Error())
 		}
 		return r.change(change)
-	case 3, 4, 5:
+	case answerAck, answerNack, answerExtend:
 		return r.answer(int(num), body)
 	}
 	return invalid("request", fmt.Sprintf("has the unknown kind %d", num))
 }
+
+// The kinds of answers, with the numbers of SubscribeRequest.
+const (
+	answerAck    = 3
+	answerNack   = 4
+	answerExtend = 5
+)
 
 // answer takes an Ack, a Nack or an Extend.
 func (r *subReader) answer(kind int, b []byte) error {
@@ -191,9 +203,9 @@ func (r *subReader) answer(kind int, b []byte) error {
 	}
 	r.ranges = a.ranges
 	switch kind {
-	case 3:
+	case answerAck:
 		return r.s.Ack(a.ranges)
-	case 4:
+	case answerNack:
 		if len(a.reason) > 1024 {
 			return invalid("nack.reason", fmt.Sprintf("has %d bytes, at most 1024 are allowed", len(a.reason)))
 		}

@@ -1277,7 +1277,10 @@ type SubscriptionResult struct {
 	// The subscription's id.
 	Id uint32 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Unset or OK: it stands. Else why not.
-	Status        *status.Status `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Status *status.Status `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	// Lite.SubscribeLite only: the lite topic. Its id is the server's choice and
+	// is what Run.subscription and Notice.subscription say.
+	Lite          string `protobuf:"bytes,3,opt,name=lite,proto3" json:"lite,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1324,6 +1327,13 @@ func (x *SubscriptionResult) GetStatus() *status.Status {
 		return x.Status
 	}
 	return nil
+}
+
+func (x *SubscriptionResult) GetLite() string {
+	if x != nil {
+		return x.Lite
+	}
+	return ""
 }
 
 // Changed answers a Change.
@@ -1889,10 +1899,11 @@ const file_ackmesh_v1_eventmesh_proto_rawDesc = "" +
 	"\aresults\x18\x03 \x03(\v2\x1e.ackmesh.v1.SubscriptionResultR\aresults\x122\n" +
 	"\tpositions\x18\x04 \x03(\v2\x14.ackmesh.v1.PositionR\tpositions\x12:\n" +
 	"\vack_timeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"ackTimeout\"P\n" +
+	"ackTimeout\"d\n" +
 	"\x12SubscriptionResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12*\n" +
-	"\x06status\x18\x02 \x01(\v2\x12.google.rpc.StatusR\x06status\"\x94\x01\n" +
+	"\x06status\x18\x02 \x01(\v2\x12.google.rpc.StatusR\x06status\x12\x12\n" +
+	"\x04lite\x18\x03 \x01(\tR\x04lite\"\x94\x01\n" +
 	"\aChanged\x12\x1b\n" +
 	"\tchange_id\x18\x01 \x01(\x04R\bchangeId\x128\n" +
 	"\aresults\x18\x02 \x03(\v2\x1e.ackmesh.v1.SubscriptionResultR\aresults\x122\n" +

@@ -25,7 +25,7 @@ const (
 // CreateLiteTopicRequest names a lite topic.
 type CreateLiteTopicRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The parent topic.
+	// The parent topic, of type LITE.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The lite topic: 1 to 64 bytes of A-Z, a-z, 0-9, `_` and `-`.
 	Lite          string `protobuf:"bytes,2,opt,name=lite,proto3" json:"lite,omitempty"`
@@ -117,11 +117,11 @@ func (*CreateLiteTopicResponse) Descriptor() ([]byte, []int) {
 // PublishLiteRequest appends events to a lite topic.
 type PublishLiteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The parent topic.
+	// The parent topic, of type LITE.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The lite topic.
 	Lite string `protobuf:"bytes,2,opt,name=lite,proto3" json:"lite,omitempty"`
-	// At least one.
+	// At least one, at most 10,000 and 64 MiB together. They keep their order.
 	Events        []*EventMeshFrame `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -181,7 +181,7 @@ func (x *PublishLiteRequest) GetEvents() []*EventMeshFrame {
 // PublishLiteResponse says what became of each event.
 type PublishLiteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each event, in order.
+	// One for each event, in order. PublishedEvent.partition is the lite topic.
 	Events        []*PublishedEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -235,6 +235,7 @@ type SubscribeLiteRequest struct {
 	//	*SubscribeLiteRequest_Ack
 	//	*SubscribeLiteRequest_Nack
 	//	*SubscribeLiteRequest_Change
+	//	*SubscribeLiteRequest_Extend
 	Kind          isSubscribeLiteRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -313,6 +314,15 @@ func (x *SubscribeLiteRequest) GetChange() *ChangeLite {
 	return nil
 }
 
+func (x *SubscribeLiteRequest) GetExtend() *Extend {
+	if x != nil {
+		if x, ok := x.Kind.(*SubscribeLiteRequest_Extend); ok {
+			return x.Extend
+		}
+	}
+	return nil
+}
+
 type isSubscribeLiteRequest_Kind interface {
 	isSubscribeLiteRequest_Kind()
 }
@@ -337,6 +347,11 @@ type SubscribeLiteRequest_Change struct {
 	Change *ChangeLite `protobuf:"bytes,4,opt,name=change,proto3,oneof"`
 }
 
+type SubscribeLiteRequest_Extend struct {
+	// Moves the ack deadline of deliveries.
+	Extend *Extend `protobuf:"bytes,5,opt,name=extend,proto3,oneof"`
+}
+
 func (*SubscribeLiteRequest_Open) isSubscribeLiteRequest_Kind() {}
 
 func (*SubscribeLiteRequest_Ack) isSubscribeLiteRequest_Kind() {}
@@ -345,19 +360,33 @@ func (*SubscribeLiteRequest_Nack) isSubscribeLiteRequest_Kind() {}
 
 func (*SubscribeLiteRequest_Change) isSubscribeLiteRequest_Kind() {}
 
+func (*SubscribeLiteRequest_Extend) isSubscribeLiteRequest_Kind() {}
+
 // OpenLite begins a stream.
 type OpenLite struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As in Open.
+	// As in Open: progress is kept under this name.
 	ClientId string `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	// The parent topic.
+	// The parent topic, of type LITE.
 	Parent string `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`
-	// The lite topics to begin with.
+	// The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+	// has at most 10,000 unless the server is set otherwise.
 	Lites []string `protobuf:"bytes,3,rep,name=lites,proto3" json:"lites,omitempty"`
-	// As in Open.
+	// How many events of each lite topic may be in flight; else as in Open.
 	MaxInFlight *int32 `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3,oneof" json:"max_in_flight,omitempty"`
 	// As in Open.
-	AckTimeout    *durationpb.Duration `protobuf:"bytes,5,opt,name=ack_timeout,json=ackTimeout,proto3" json:"ack_timeout,omitempty"`
+	AckTimeout *durationpb.Duration `protobuf:"bytes,5,opt,name=ack_timeout,json=ackTimeout,proto3" json:"ack_timeout,omitempty"`
+	// An event is delivered only once the one before it in its lite topic is
+	// finished, retries included. False: events come in order, as many as the
+	// window holds, and what is retried comes behind what was sent since. It
+	// belongs to the client and the parent, like the settings of a Subscription.
+	Ordered bool `protobuf:"varint,6,opt,name=ordered,proto3" json:"ordered,omitempty"`
+	// As in Open.
+	MaxInFlightBytes *int64 `protobuf:"varint,7,opt,name=max_in_flight_bytes,json=maxInFlightBytes,proto3,oneof" json:"max_in_flight_bytes,omitempty"`
+	// As in Open.
+	MaxMessageBytes int32 `protobuf:"varint,8,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
+	// As in Open.
+	Labels        map[string]string `protobuf:"bytes,9,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -427,13 +456,43 @@ func (x *OpenLite) GetAckTimeout() *durationpb.Duration {
 	return nil
 }
 
+func (x *OpenLite) GetOrdered() bool {
+	if x != nil {
+		return x.Ordered
+	}
+	return false
+}
+
+func (x *OpenLite) GetMaxInFlightBytes() int64 {
+	if x != nil && x.MaxInFlightBytes != nil {
+		return *x.MaxInFlightBytes
+	}
+	return 0
+}
+
+func (x *OpenLite) GetMaxMessageBytes() int32 {
+	if x != nil {
+		return x.MaxMessageBytes
+	}
+	return 0
+}
+
+func (x *OpenLite) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // ChangeLite alters the lite topics of a live stream.
 type ChangeLite struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// To add.
 	Add []string `protobuf:"bytes,1,rep,name=add,proto3" json:"add,omitempty"`
-	// To end.
-	Remove        []string `protobuf:"bytes,2,rep,name=remove,proto3" json:"remove,omitempty"`
+	// To end. What they hold is given back.
+	Remove []string `protobuf:"bytes,2,rep,name=remove,proto3" json:"remove,omitempty"`
+	// Chosen by the client and repeated in Changed.
+	ChangeId      uint64 `protobuf:"varint,3,opt,name=change_id,json=changeId,proto3" json:"change_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -482,6 +541,13 @@ func (x *ChangeLite) GetRemove() []string {
 	return nil
 }
 
+func (x *ChangeLite) GetChangeId() uint64 {
+	if x != nil {
+		return x.ChangeId
+	}
+	return 0
+}
+
 // SubscribeLiteResponse is what the server sends on a SubscribeLite stream.
 type SubscribeLiteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -493,6 +559,7 @@ type SubscribeLiteResponse struct {
 	//	*SubscribeLiteResponse_Deliveries
 	//	*SubscribeLiteResponse_AckResult
 	//	*SubscribeLiteResponse_Notice
+	//	*SubscribeLiteResponse_Changed
 	Kind          isSubscribeLiteResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -571,17 +638,27 @@ func (x *SubscribeLiteResponse) GetNotice() *Notice {
 	return nil
 }
 
+func (x *SubscribeLiteResponse) GetChanged() *Changed {
+	if x != nil {
+		if x, ok := x.Kind.(*SubscribeLiteResponse_Changed); ok {
+			return x.Changed
+		}
+	}
+	return nil
+}
+
 type isSubscribeLiteResponse_Kind interface {
 	isSubscribeLiteResponse_Kind()
 }
 
 type SubscribeLiteResponse_Opened struct {
-	// Answers OpenLite.
+	// Answers OpenLite: a result for each lite topic, and where the client is in
+	// it; Position.topic is the parent, Position.partition the lite topic.
 	Opened *Opened `protobuf:"bytes,1,opt,name=opened,proto3,oneof"`
 }
 
 type SubscribeLiteResponse_Deliveries struct {
-	// Events; Run.partition is the lite topic.
+	// Events; Run.topic is the parent, Run.partition the lite topic.
 	Deliveries *Deliveries `protobuf:"bytes,2,opt,name=deliveries,proto3,oneof"`
 }
 
@@ -595,6 +672,11 @@ type SubscribeLiteResponse_Notice struct {
 	Notice *Notice `protobuf:"bytes,4,opt,name=notice,proto3,oneof"`
 }
 
+type SubscribeLiteResponse_Changed struct {
+	// Answers ChangeLite: a result for each lite topic that it names.
+	Changed *Changed `protobuf:"bytes,5,opt,name=changed,proto3,oneof"`
+}
+
 func (*SubscribeLiteResponse_Opened) isSubscribeLiteResponse_Kind() {}
 
 func (*SubscribeLiteResponse_Deliveries) isSubscribeLiteResponse_Kind() {}
@@ -602,6 +684,8 @@ func (*SubscribeLiteResponse_Deliveries) isSubscribeLiteResponse_Kind() {}
 func (*SubscribeLiteResponse_AckResult) isSubscribeLiteResponse_Kind() {}
 
 func (*SubscribeLiteResponse_Notice) isSubscribeLiteResponse_Kind() {}
+
+func (*SubscribeLiteResponse_Changed) isSubscribeLiteResponse_Kind() {}
 
 var File_ackmesh_v1_lite_proto protoreflect.FileDescriptor
 
@@ -618,25 +702,35 @@ const file_ackmesh_v1_lite_proto_rawDesc = "" +
 	"\x04lite\x18\x02 \x01(\tR\x04lite\x122\n" +
 	"\x06events\x18\x03 \x03(\v2\x1a.ackmesh.v1.EventMeshFrameR\x06events\"I\n" +
 	"\x13PublishLiteResponse\x122\n" +
-	"\x06events\x18\x01 \x03(\v2\x1a.ackmesh.v1.PublishedEventR\x06events\"\xc9\x01\n" +
+	"\x06events\x18\x01 \x03(\v2\x1a.ackmesh.v1.PublishedEventR\x06events\"\xf7\x01\n" +
 	"\x14SubscribeLiteRequest\x12*\n" +
 	"\x04open\x18\x01 \x01(\v2\x14.ackmesh.v1.OpenLiteH\x00R\x04open\x12#\n" +
 	"\x03ack\x18\x02 \x01(\v2\x0f.ackmesh.v1.AckH\x00R\x03ack\x12&\n" +
 	"\x04nack\x18\x03 \x01(\v2\x10.ackmesh.v1.NackH\x00R\x04nack\x120\n" +
-	"\x06change\x18\x04 \x01(\v2\x16.ackmesh.v1.ChangeLiteH\x00R\x06changeB\x06\n" +
-	"\x04kind\"\xcc\x01\n" +
+	"\x06change\x18\x04 \x01(\v2\x16.ackmesh.v1.ChangeLiteH\x00R\x06change\x12,\n" +
+	"\x06extend\x18\x05 \x01(\v2\x12.ackmesh.v1.ExtendH\x00R\x06extendB\x06\n" +
+	"\x04kind\"\xd3\x03\n" +
 	"\bOpenLite\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\tR\bclientId\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x14\n" +
 	"\x05lites\x18\x03 \x03(\tR\x05lites\x12'\n" +
 	"\rmax_in_flight\x18\x04 \x01(\x05H\x00R\vmaxInFlight\x88\x01\x01\x12:\n" +
 	"\vack_timeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"ackTimeoutB\x10\n" +
-	"\x0e_max_in_flight\"6\n" +
+	"ackTimeout\x12\x18\n" +
+	"\aordered\x18\x06 \x01(\bR\aordered\x122\n" +
+	"\x13max_in_flight_bytes\x18\a \x01(\x03H\x01R\x10maxInFlightBytes\x88\x01\x01\x12*\n" +
+	"\x11max_message_bytes\x18\b \x01(\x05R\x0fmaxMessageBytes\x128\n" +
+	"\x06labels\x18\t \x03(\v2 .ackmesh.v1.OpenLite.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
+	"\x0e_max_in_flightB\x16\n" +
+	"\x14_max_in_flight_bytes\"S\n" +
 	"\n" +
 	"ChangeLite\x12\x10\n" +
 	"\x03add\x18\x01 \x03(\tR\x03add\x12\x16\n" +
-	"\x06remove\x18\x02 \x03(\tR\x06remove\"\xed\x01\n" +
+	"\x06remove\x18\x02 \x03(\tR\x06remove\x12\x1b\n" +
+	"\tchange_id\x18\x03 \x01(\x04R\bchangeId\"\x9e\x02\n" +
 	"\x15SubscribeLiteResponse\x12,\n" +
 	"\x06opened\x18\x01 \x01(\v2\x12.ackmesh.v1.OpenedH\x00R\x06opened\x128\n" +
 	"\n" +
@@ -644,7 +738,8 @@ const file_ackmesh_v1_lite_proto_rawDesc = "" +
 	"deliveries\x126\n" +
 	"\n" +
 	"ack_result\x18\x03 \x01(\v2\x15.ackmesh.v1.AckResultH\x00R\tackResult\x12,\n" +
-	"\x06notice\x18\x04 \x01(\v2\x12.ackmesh.v1.NoticeH\x00R\x06noticeB\x06\n" +
+	"\x06notice\x18\x04 \x01(\v2\x12.ackmesh.v1.NoticeH\x00R\x06notice\x12/\n" +
+	"\achanged\x18\x05 \x01(\v2\x13.ackmesh.v1.ChangedH\x00R\achangedB\x06\n" +
 	"\x04kind2\x8c\x02\n" +
 	"\x04Lite\x12Z\n" +
 	"\x0fCreateLiteTopic\x12\".ackmesh.v1.CreateLiteTopicRequest\x1a#.ackmesh.v1.CreateLiteTopicResponse\x12N\n" +
@@ -664,7 +759,7 @@ func file_ackmesh_v1_lite_proto_rawDescGZIP() []byte {
 	return file_ackmesh_v1_lite_proto_rawDescData
 }
 
-var file_ackmesh_v1_lite_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_ackmesh_v1_lite_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_ackmesh_v1_lite_proto_goTypes = []any{
 	(*CreateLiteTopicRequest)(nil),  // 0: ackmesh.v1.CreateLiteTopicRequest
 	(*CreateLiteTopicResponse)(nil), // 1: ackmesh.v1.CreateLiteTopicResponse
@@ -674,39 +769,45 @@ var file_ackmesh_v1_lite_proto_goTypes = []any{
 	(*OpenLite)(nil),                // 5: ackmesh.v1.OpenLite
 	(*ChangeLite)(nil),              // 6: ackmesh.v1.ChangeLite
 	(*SubscribeLiteResponse)(nil),   // 7: ackmesh.v1.SubscribeLiteResponse
-	(*EventMeshFrame)(nil),          // 8: ackmesh.v1.EventMeshFrame
-	(*PublishedEvent)(nil),          // 9: ackmesh.v1.PublishedEvent
-	(*Ack)(nil),                     // 10: ackmesh.v1.Ack
-	(*Nack)(nil),                    // 11: ackmesh.v1.Nack
-	(*durationpb.Duration)(nil),     // 12: google.protobuf.Duration
-	(*Opened)(nil),                  // 13: ackmesh.v1.Opened
-	(*Deliveries)(nil),              // 14: ackmesh.v1.Deliveries
-	(*AckResult)(nil),               // 15: ackmesh.v1.AckResult
-	(*Notice)(nil),                  // 16: ackmesh.v1.Notice
+	nil,                             // 8: ackmesh.v1.OpenLite.LabelsEntry
+	(*EventMeshFrame)(nil),          // 9: ackmesh.v1.EventMeshFrame
+	(*PublishedEvent)(nil),          // 10: ackmesh.v1.PublishedEvent
+	(*Ack)(nil),                     // 11: ackmesh.v1.Ack
+	(*Nack)(nil),                    // 12: ackmesh.v1.Nack
+	(*Extend)(nil),                  // 13: ackmesh.v1.Extend
+	(*durationpb.Duration)(nil),     // 14: google.protobuf.Duration
+	(*Opened)(nil),                  // 15: ackmesh.v1.Opened
+	(*Deliveries)(nil),              // 16: ackmesh.v1.Deliveries
+	(*AckResult)(nil),               // 17: ackmesh.v1.AckResult
+	(*Notice)(nil),                  // 18: ackmesh.v1.Notice
+	(*Changed)(nil),                 // 19: ackmesh.v1.Changed
 }
 var file_ackmesh_v1_lite_proto_depIdxs = []int32{
-	8,  // 0: ackmesh.v1.PublishLiteRequest.events:type_name -> ackmesh.v1.EventMeshFrame
-	9,  // 1: ackmesh.v1.PublishLiteResponse.events:type_name -> ackmesh.v1.PublishedEvent
+	9,  // 0: ackmesh.v1.PublishLiteRequest.events:type_name -> ackmesh.v1.EventMeshFrame
+	10, // 1: ackmesh.v1.PublishLiteResponse.events:type_name -> ackmesh.v1.PublishedEvent
 	5,  // 2: ackmesh.v1.SubscribeLiteRequest.open:type_name -> ackmesh.v1.OpenLite
-	10, // 3: ackmesh.v1.SubscribeLiteRequest.ack:type_name -> ackmesh.v1.Ack
-	11, // 4: ackmesh.v1.SubscribeLiteRequest.nack:type_name -> ackmesh.v1.Nack
+	11, // 3: ackmesh.v1.SubscribeLiteRequest.ack:type_name -> ackmesh.v1.Ack
+	12, // 4: ackmesh.v1.SubscribeLiteRequest.nack:type_name -> ackmesh.v1.Nack
 	6,  // 5: ackmesh.v1.SubscribeLiteRequest.change:type_name -> ackmesh.v1.ChangeLite
-	12, // 6: ackmesh.v1.OpenLite.ack_timeout:type_name -> google.protobuf.Duration
-	13, // 7: ackmesh.v1.SubscribeLiteResponse.opened:type_name -> ackmesh.v1.Opened
-	14, // 8: ackmesh.v1.SubscribeLiteResponse.deliveries:type_name -> ackmesh.v1.Deliveries
-	15, // 9: ackmesh.v1.SubscribeLiteResponse.ack_result:type_name -> ackmesh.v1.AckResult
-	16, // 10: ackmesh.v1.SubscribeLiteResponse.notice:type_name -> ackmesh.v1.Notice
-	0,  // 11: ackmesh.v1.Lite.CreateLiteTopic:input_type -> ackmesh.v1.CreateLiteTopicRequest
-	2,  // 12: ackmesh.v1.Lite.PublishLite:input_type -> ackmesh.v1.PublishLiteRequest
-	4,  // 13: ackmesh.v1.Lite.SubscribeLite:input_type -> ackmesh.v1.SubscribeLiteRequest
-	1,  // 14: ackmesh.v1.Lite.CreateLiteTopic:output_type -> ackmesh.v1.CreateLiteTopicResponse
-	3,  // 15: ackmesh.v1.Lite.PublishLite:output_type -> ackmesh.v1.PublishLiteResponse
-	7,  // 16: ackmesh.v1.Lite.SubscribeLite:output_type -> ackmesh.v1.SubscribeLiteResponse
-	14, // [14:17] is the sub-list for method output_type
-	11, // [11:14] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	13, // 6: ackmesh.v1.SubscribeLiteRequest.extend:type_name -> ackmesh.v1.Extend
+	14, // 7: ackmesh.v1.OpenLite.ack_timeout:type_name -> google.protobuf.Duration
+	8,  // 8: ackmesh.v1.OpenLite.labels:type_name -> ackmesh.v1.OpenLite.LabelsEntry
+	15, // 9: ackmesh.v1.SubscribeLiteResponse.opened:type_name -> ackmesh.v1.Opened
+	16, // 10: ackmesh.v1.SubscribeLiteResponse.deliveries:type_name -> ackmesh.v1.Deliveries
+	17, // 11: ackmesh.v1.SubscribeLiteResponse.ack_result:type_name -> ackmesh.v1.AckResult
+	18, // 12: ackmesh.v1.SubscribeLiteResponse.notice:type_name -> ackmesh.v1.Notice
+	19, // 13: ackmesh.v1.SubscribeLiteResponse.changed:type_name -> ackmesh.v1.Changed
+	0,  // 14: ackmesh.v1.Lite.CreateLiteTopic:input_type -> ackmesh.v1.CreateLiteTopicRequest
+	2,  // 15: ackmesh.v1.Lite.PublishLite:input_type -> ackmesh.v1.PublishLiteRequest
+	4,  // 16: ackmesh.v1.Lite.SubscribeLite:input_type -> ackmesh.v1.SubscribeLiteRequest
+	1,  // 17: ackmesh.v1.Lite.CreateLiteTopic:output_type -> ackmesh.v1.CreateLiteTopicResponse
+	3,  // 18: ackmesh.v1.Lite.PublishLite:output_type -> ackmesh.v1.PublishLiteResponse
+	7,  // 19: ackmesh.v1.Lite.SubscribeLite:output_type -> ackmesh.v1.SubscribeLiteResponse
+	17, // [17:20] is the sub-list for method output_type
+	14, // [14:17] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_ackmesh_v1_lite_proto_init() }
@@ -721,6 +822,7 @@ func file_ackmesh_v1_lite_proto_init() {
 		(*SubscribeLiteRequest_Ack)(nil),
 		(*SubscribeLiteRequest_Nack)(nil),
 		(*SubscribeLiteRequest_Change)(nil),
+		(*SubscribeLiteRequest_Extend)(nil),
 	}
 	file_ackmesh_v1_lite_proto_msgTypes[5].OneofWrappers = []any{}
 	file_ackmesh_v1_lite_proto_msgTypes[7].OneofWrappers = []any{
@@ -728,6 +830,7 @@ func file_ackmesh_v1_lite_proto_init() {
 		(*SubscribeLiteResponse_Deliveries)(nil),
 		(*SubscribeLiteResponse_AckResult)(nil),
 		(*SubscribeLiteResponse_Notice)(nil),
+		(*SubscribeLiteResponse_Changed)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -735,7 +838,7 @@ func file_ackmesh_v1_lite_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ackmesh_v1_lite_proto_rawDesc), len(file_ackmesh_v1_lite_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

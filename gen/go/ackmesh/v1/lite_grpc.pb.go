@@ -28,14 +28,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Lite serves lite topics: many small, ordered, short-lived topics under one
-// parent. Backends without them answer UNIMPLEMENTED.
+// Lite serves lite topics: many small, ordered, short-lived topics below one
+// parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+// lite topic is what it may do with the parent.
 type LiteClient interface {
 	// CreateLiteTopic makes a lite topic. It succeeds if it exists already.
+	// Publishing and subscribing make it too.
 	CreateLiteTopic(ctx context.Context, in *CreateLiteTopicRequest, opts ...grpc.CallOption) (*CreateLiteTopicResponse, error)
 	// PublishLite appends events to a lite topic; durable when answered.
 	PublishLite(ctx context.Context, in *PublishLiteRequest, opts ...grpc.CallOption) (*PublishLiteResponse, error)
 	// SubscribeLite delivers the events of lite topics in order and takes acks.
+	// It is EventMesh.Subscribe in all else: the first message must be OpenLite,
+	// half-closing asks for an orderly end. Each client gets every event of the
+	// lite topics that it names, from the first one that the log still holds, and
+	// goes on where it was.
 	SubscribeLite(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SubscribeLiteRequest, SubscribeLiteResponse], error)
 }
 
@@ -84,14 +90,20 @@ type Lite_SubscribeLiteClient = grpc.BidiStreamingClient[SubscribeLiteRequest, S
 // All implementations must embed UnimplementedLiteServer
 // for forward compatibility.
 //
-// Lite serves lite topics: many small, ordered, short-lived topics under one
-// parent. Backends without them answer UNIMPLEMENTED.
+// Lite serves lite topics: many small, ordered, short-lived topics below one
+// parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+// lite topic is what it may do with the parent.
 type LiteServer interface {
 	// CreateLiteTopic makes a lite topic. It succeeds if it exists already.
+	// Publishing and subscribing make it too.
 	CreateLiteTopic(context.Context, *CreateLiteTopicRequest) (*CreateLiteTopicResponse, error)
 	// PublishLite appends events to a lite topic; durable when answered.
 	PublishLite(context.Context, *PublishLiteRequest) (*PublishLiteResponse, error)
 	// SubscribeLite delivers the events of lite topics in order and takes acks.
+	// It is EventMesh.Subscribe in all else: the first message must be OpenLite,
+	// half-closing asks for an orderly end. Each client gets every event of the
+	// lite topics that it names, from the first one that the log still holds, and
+	// goes on where it was.
 	SubscribeLite(grpc.BidiStreamingServer[SubscribeLiteRequest, SubscribeLiteResponse]) error
 	mustEmbedUnimplementedLiteServer()
 }

@@ -624,8 +624,13 @@ class SubscriptionResult(_message.Message):
 
     ID_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
+    LITE_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The subscription's id."""
+    lite: _builtins.str
+    """Lite.SubscribeLite only: the lite topic. Its id is the server's choice and
+    is what Run.subscription and Notice.subscription say.
+    """
     @_builtins.property
     def status(self) -> _status_pb2.Status:
         """Unset or OK: it stands. Else why not."""
@@ -635,10 +640,11 @@ class SubscriptionResult(_message.Message):
         *,
         id: _builtins.int = ...,
         status: _status_pb2.Status | None = ...,
+        lite: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "lite", b"lite", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

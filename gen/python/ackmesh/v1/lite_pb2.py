@@ -27,7 +27,7 @@ from ackmesh.v1 import frame_pb2 as ackmesh_dot_v1_dot_frame__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x61\x63kmesh/v1/lite.proto\x12\nackmesh.v1\x1a\x1a\x61\x63kmesh/v1/eventmesh.proto\x1a\x16\x61\x63kmesh/v1/frame.proto\x1a\x1egoogle/protobuf/duration.proto\"6\n\x16\x43reateLiteTopicRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x0c\n\x04lite\x18\x02 \x01(\t\"\x19\n\x17\x43reateLiteTopicResponse\"^\n\x12PublishLiteRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x0c\n\x04lite\x18\x02 \x01(\t\x12*\n\x06\x65vents\x18\x03 \x03(\x0b\x32\x1a.ackmesh.v1.EventMeshFrame\"A\n\x13PublishLiteResponse\x12*\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x1a.ackmesh.v1.PublishedEvent\"\xb0\x01\n\x14SubscribeLiteRequest\x12$\n\x04open\x18\x01 \x01(\x0b\x32\x14.ackmesh.v1.OpenLiteH\x00\x12\x1e\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x0f.ackmesh.v1.AckH\x00\x12 \n\x04nack\x18\x03 \x01(\x0b\x32\x10.ackmesh.v1.NackH\x00\x12(\n\x06\x63hange\x18\x04 \x01(\x0b\x32\x16.ackmesh.v1.ChangeLiteH\x00\x42\x06\n\x04kind\"\x9a\x01\n\x08OpenLite\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x0e\n\x06parent\x18\x02 \x01(\t\x12\r\n\x05lites\x18\x03 \x03(\t\x12\x1a\n\rmax_in_flight\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12.\n\x0b\x61\x63k_timeout\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationB\x10\n\x0e_max_in_flight\")\n\nChangeLite\x12\x0b\n\x03\x61\x64\x64\x18\x01 \x03(\t\x12\x0e\n\x06remove\x18\x02 \x03(\t\"\xc6\x01\n\x15SubscribeLiteResponse\x12$\n\x06opened\x18\x01 \x01(\x0b\x32\x12.ackmesh.v1.OpenedH\x00\x12,\n\ndeliveries\x18\x02 \x01(\x0b\x32\x16.ackmesh.v1.DeliveriesH\x00\x12+\n\nack_result\x18\x03 \x01(\x0b\x32\x15.ackmesh.v1.AckResultH\x00\x12$\n\x06notice\x18\x04 \x01(\x0b\x32\x12.ackmesh.v1.NoticeH\x00\x42\x06\n\x04kind2\x8c\x02\n\x04Lite\x12Z\n\x0f\x43reateLiteTopic\x12\".ackmesh.v1.CreateLiteTopicRequest\x1a#.ackmesh.v1.CreateLiteTopicResponse\x12N\n\x0bPublishLite\x12\x1e.ackmesh.v1.PublishLiteRequest\x1a\x1f.ackmesh.v1.PublishLiteResponse\x12X\n\rSubscribeLite\x12 .ackmesh.v1.SubscribeLiteRequest\x1a!.ackmesh.v1.SubscribeLiteResponse(\x01\x30\x01\x42T\n\rio.ackmesh.v1B\tLiteProtoP\x01Z6github.com/ackmesh/ackmesh/gen/go/ackmesh/v1;ackmeshv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x61\x63kmesh/v1/lite.proto\x12\nackmesh.v1\x1a\x1a\x61\x63kmesh/v1/eventmesh.proto\x1a\x16\x61\x63kmesh/v1/frame.proto\x1a\x1egoogle/protobuf/duration.proto\"6\n\x16\x43reateLiteTopicRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x0c\n\x04lite\x18\x02 \x01(\t\"\x19\n\x17\x43reateLiteTopicResponse\"^\n\x12PublishLiteRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x0c\n\x04lite\x18\x02 \x01(\t\x12*\n\x06\x65vents\x18\x03 \x03(\x0b\x32\x1a.ackmesh.v1.EventMeshFrame\"A\n\x13PublishLiteResponse\x12*\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x1a.ackmesh.v1.PublishedEvent\"\xd6\x01\n\x14SubscribeLiteRequest\x12$\n\x04open\x18\x01 \x01(\x0b\x32\x14.ackmesh.v1.OpenLiteH\x00\x12\x1e\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x0f.ackmesh.v1.AckH\x00\x12 \n\x04nack\x18\x03 \x01(\x0b\x32\x10.ackmesh.v1.NackH\x00\x12(\n\x06\x63hange\x18\x04 \x01(\x0b\x32\x16.ackmesh.v1.ChangeLiteH\x00\x12$\n\x06\x65xtend\x18\x05 \x01(\x0b\x32\x12.ackmesh.v1.ExtendH\x00\x42\x06\n\x04kind\"\xe1\x02\n\x08OpenLite\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x0e\n\x06parent\x18\x02 \x01(\t\x12\r\n\x05lites\x18\x03 \x03(\t\x12\x1a\n\rmax_in_flight\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12.\n\x0b\x61\x63k_timeout\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\x12 \n\x13max_in_flight_bytes\x18\x07 \x01(\x03H\x01\x88\x01\x01\x12\x19\n\x11max_message_bytes\x18\x08 \x01(\x05\x12\x30\n\x06labels\x18\t \x03(\x0b\x32 .ackmesh.v1.OpenLite.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x10\n\x0e_max_in_flightB\x16\n\x14_max_in_flight_bytes\"<\n\nChangeLite\x12\x0b\n\x03\x61\x64\x64\x18\x01 \x03(\t\x12\x0e\n\x06remove\x18\x02 \x03(\t\x12\x11\n\tchange_id\x18\x03 \x01(\x04\"\xee\x01\n\x15SubscribeLiteResponse\x12$\n\x06opened\x18\x01 \x01(\x0b\x32\x12.ackmesh.v1.OpenedH\x00\x12,\n\ndeliveries\x18\x02 \x01(\x0b\x32\x16.ackmesh.v1.DeliveriesH\x00\x12+\n\nack_result\x18\x03 \x01(\x0b\x32\x15.ackmesh.v1.AckResultH\x00\x12$\n\x06notice\x18\x04 \x01(\x0b\x32\x12.ackmesh.v1.NoticeH\x00\x12&\n\x07\x63hanged\x18\x05 \x01(\x0b\x32\x13.ackmesh.v1.ChangedH\x00\x42\x06\n\x04kind2\x8c\x02\n\x04Lite\x12Z\n\x0f\x43reateLiteTopic\x12\".ackmesh.v1.CreateLiteTopicRequest\x1a#.ackmesh.v1.CreateLiteTopicResponse\x12N\n\x0bPublishLite\x12\x1e.ackmesh.v1.PublishLiteRequest\x1a\x1f.ackmesh.v1.PublishLiteResponse\x12X\n\rSubscribeLite\x12 .ackmesh.v1.SubscribeLiteRequest\x1a!.ackmesh.v1.SubscribeLiteResponse(\x01\x30\x01\x42T\n\rio.ackmesh.v1B\tLiteProtoP\x01Z6github.com/ackmesh/ackmesh/gen/go/ackmesh/v1;ackmeshv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,6 +35,8 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ackmesh.v1.lite_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rio.ackmesh.v1B\tLiteProtoP\001Z6github.com/ackmesh/ackmesh/gen/go/ackmesh/v1;ackmeshv1'
+  _globals['_OPENLITE_LABELSENTRY']._loaded_options = None
+  _globals['_OPENLITE_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_CREATELITETOPICREQUEST']._serialized_start=121
   _globals['_CREATELITETOPICREQUEST']._serialized_end=175
   _globals['_CREATELITETOPICRESPONSE']._serialized_start=177
@@ -44,13 +46,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUBLISHLITERESPONSE']._serialized_start=300
   _globals['_PUBLISHLITERESPONSE']._serialized_end=365
   _globals['_SUBSCRIBELITEREQUEST']._serialized_start=368
-  _globals['_SUBSCRIBELITEREQUEST']._serialized_end=544
-  _globals['_OPENLITE']._serialized_start=547
-  _globals['_OPENLITE']._serialized_end=701
-  _globals['_CHANGELITE']._serialized_start=703
-  _globals['_CHANGELITE']._serialized_end=744
-  _globals['_SUBSCRIBELITERESPONSE']._serialized_start=747
-  _globals['_SUBSCRIBELITERESPONSE']._serialized_end=945
-  _globals['_LITE']._serialized_start=948
-  _globals['_LITE']._serialized_end=1216
+  _globals['_SUBSCRIBELITEREQUEST']._serialized_end=582
+  _globals['_OPENLITE']._serialized_start=585
+  _globals['_OPENLITE']._serialized_end=938
+  _globals['_OPENLITE_LABELSENTRY']._serialized_start=851
+  _globals['_OPENLITE_LABELSENTRY']._serialized_end=896
+  _globals['_CHANGELITE']._serialized_start=940
+  _globals['_CHANGELITE']._serialized_end=1000
+  _globals['_SUBSCRIBELITERESPONSE']._serialized_start=1003
+  _globals['_SUBSCRIBELITERESPONSE']._serialized_end=1241
+  _globals['_LITE']._serialized_start=1244
+  _globals['_LITE']._serialized_end=1512
 # @@protoc_insertion_point(module_scope)

@@ -30,7 +30,7 @@ class CreateLiteTopicRequest(_message.Message):
     PARENT_FIELD_NUMBER: _builtins.int
     LITE_FIELD_NUMBER: _builtins.int
     parent: _builtins.str
-    """The parent topic."""
+    """The parent topic, of type LITE."""
     lite: _builtins.str
     """The lite topic: 1 to 64 bytes of A-Z, a-z, 0-9, `_` and `-`."""
     def __init__(
@@ -74,12 +74,12 @@ class PublishLiteRequest(_message.Message):
     LITE_FIELD_NUMBER: _builtins.int
     EVENTS_FIELD_NUMBER: _builtins.int
     parent: _builtins.str
-    """The parent topic."""
+    """The parent topic, of type LITE."""
     lite: _builtins.str
     """The lite topic."""
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.EventMeshFrame]:
-        """At least one."""
+        """At least one, at most 10,000 and 64 MiB together. They keep their order."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class PublishLiteResponse(_message.Message):
     EVENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_eventmesh_pb2.PublishedEvent]:
-        """One for each event, in order."""
+        """One for each event, in order. PublishedEvent.partition is the lite topic."""
 
     def __init__(
         self,
@@ -130,6 +130,7 @@ class SubscribeLiteRequest(_message.Message):
     ACK_FIELD_NUMBER: _builtins.int
     NACK_FIELD_NUMBER: _builtins.int
     CHANGE_FIELD_NUMBER: _builtins.int
+    EXTEND_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def open(self) -> Global___OpenLite:
         """The first message."""
@@ -146,6 +147,10 @@ class SubscribeLiteRequest(_message.Message):
     def change(self) -> Global___ChangeLite:
         """Adds and removes lite topics."""
 
+    @_builtins.property
+    def extend(self) -> _eventmesh_pb2.Extend:
+        """Moves the ack deadline of deliveries."""
+
     def __init__(
         self,
         *,
@@ -153,12 +158,13 @@ class SubscribeLiteRequest(_message.Message):
         ack: _eventmesh_pb2.Ack | None = ...,
         nack: _eventmesh_pb2.Nack | None = ...,
         change: Global___ChangeLite | None = ...,
+        extend: _eventmesh_pb2.Extend | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "change", b"change", "kind", b"kind", "nack", b"nack", "open", b"open"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "change", b"change", "extend", b"extend", "kind", b"kind", "nack", b"nack", "open", b"open"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "change", b"change", "kind", b"kind", "nack", b"nack", "open", b"open"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "change", b"change", "extend", b"extend", "kind", b"kind", "nack", b"nack", "open", b"open"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "ack", "nack", "change"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "ack", "nack", "change", "extend"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -170,23 +176,63 @@ class OpenLite(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     PARENT_FIELD_NUMBER: _builtins.int
     LITES_FIELD_NUMBER: _builtins.int
     MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
     ACK_TIMEOUT_FIELD_NUMBER: _builtins.int
+    ORDERED_FIELD_NUMBER: _builtins.int
+    MAX_IN_FLIGHT_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_MESSAGE_BYTES_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
-    """As in Open."""
+    """As in Open: progress is kept under this name."""
     parent: _builtins.str
-    """The parent topic."""
+    """The parent topic, of type LITE."""
     max_in_flight: _builtins.int
+    """How many events of each lite topic may be in flight; else as in Open."""
+    ordered: _builtins.bool
+    """An event is delivered only once the one before it in its lite topic is
+    finished, retries included. False: events come in order, as many as the
+    window holds, and what is retried comes behind what was sent since. It
+    belongs to the client and the parent, like the settings of a Subscription.
+    """
+    max_in_flight_bytes: _builtins.int
+    """As in Open."""
+    max_message_bytes: _builtins.int
     """As in Open."""
     @_builtins.property
     def lites(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The lite topics to begin with."""
+        """The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+        has at most 10,000 unless the server is set otherwise.
+        """
 
     @_builtins.property
     def ack_timeout(self) -> _duration_pb2.Duration:
+        """As in Open."""
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """As in Open."""
 
     def __init__(
@@ -197,14 +243,23 @@ class OpenLite(_message.Message):
         lites: _abc.Iterable[_builtins.str] | None = ...,
         max_in_flight: _builtins.int | None = ...,
         ack_timeout: _duration_pb2.Duration | None = ...,
+        ordered: _builtins.bool = ...,
+        max_in_flight_bytes: _builtins.int | None = ...,
+        max_message_bytes: _builtins.int = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "ack_timeout", b"ack_timeout", "max_in_flight", b"max_in_flight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "_max_in_flight_bytes", b"_max_in_flight_bytes", "ack_timeout", b"ack_timeout", "max_in_flight", b"max_in_flight", "max_in_flight_bytes", b"max_in_flight_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "ack_timeout", b"ack_timeout", "client_id", b"client_id", "lites", b"lites", "max_in_flight", b"max_in_flight", "parent", b"parent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "_max_in_flight_bytes", b"_max_in_flight_bytes", "ack_timeout", b"ack_timeout", "client_id", b"client_id", "labels", b"labels", "lites", b"lites", "max_in_flight", b"max_in_flight", "max_in_flight_bytes", b"max_in_flight_bytes", "max_message_bytes", b"max_message_bytes", "ordered", b"ordered", "parent", b"parent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_in_flight: _TypeAlias = _typing.Literal["max_in_flight"]  # noqa: Y015
     _WhichOneofArgType__max_in_flight: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight"]  # noqa: Y015
+    _WhichOneofReturnType__max_in_flight_bytes: _TypeAlias = _typing.Literal["max_in_flight_bytes"]  # noqa: Y015
+    _WhichOneofArgType__max_in_flight_bytes: _TypeAlias = _typing.Literal["_max_in_flight_bytes", b"_max_in_flight_bytes"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_in_flight) -> _WhichOneofReturnType__max_in_flight | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_in_flight_bytes) -> _WhichOneofReturnType__max_in_flight_bytes | None: ...
 
 Global___OpenLite: _TypeAlias = OpenLite  # noqa: Y015
 
@@ -216,23 +271,27 @@ class ChangeLite(_message.Message):
 
     ADD_FIELD_NUMBER: _builtins.int
     REMOVE_FIELD_NUMBER: _builtins.int
+    CHANGE_ID_FIELD_NUMBER: _builtins.int
+    change_id: _builtins.int
+    """Chosen by the client and repeated in Changed."""
     @_builtins.property
     def add(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """To add."""
 
     @_builtins.property
     def remove(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """To end."""
+        """To end. What they hold is given back."""
 
     def __init__(
         self,
         *,
         add: _abc.Iterable[_builtins.str] | None = ...,
         remove: _abc.Iterable[_builtins.str] | None = ...,
+        change_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["add", b"add", "remove", b"remove"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add", b"add", "change_id", b"change_id", "remove", b"remove"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -248,13 +307,16 @@ class SubscribeLiteResponse(_message.Message):
     DELIVERIES_FIELD_NUMBER: _builtins.int
     ACK_RESULT_FIELD_NUMBER: _builtins.int
     NOTICE_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def opened(self) -> _eventmesh_pb2.Opened:
-        """Answers OpenLite."""
+        """Answers OpenLite: a result for each lite topic, and where the client is in
+        it; Position.topic is the parent, Position.partition the lite topic.
+        """
 
     @_builtins.property
     def deliveries(self) -> _eventmesh_pb2.Deliveries:
-        """Events; Run.partition is the lite topic."""
+        """Events; Run.topic is the parent, Run.partition the lite topic."""
 
     @_builtins.property
     def ack_result(self) -> _eventmesh_pb2.AckResult:
@@ -264,6 +326,10 @@ class SubscribeLiteResponse(_message.Message):
     def notice(self) -> _eventmesh_pb2.Notice:
         """What the client should know."""
 
+    @_builtins.property
+    def changed(self) -> _eventmesh_pb2.Changed:
+        """Answers ChangeLite: a result for each lite topic that it names."""
+
     def __init__(
         self,
         *,
@@ -271,12 +337,13 @@ class SubscribeLiteResponse(_message.Message):
         deliveries: _eventmesh_pb2.Deliveries | None = ...,
         ack_result: _eventmesh_pb2.AckResult | None = ...,
         notice: _eventmesh_pb2.Notice | None = ...,
+        changed: _eventmesh_pb2.Changed | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ack_result", b"ack_result", "deliveries", b"deliveries", "kind", b"kind", "notice", b"notice", "opened", b"opened"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ack_result", b"ack_result", "changed", b"changed", "deliveries", b"deliveries", "kind", b"kind", "notice", b"notice", "opened", b"opened"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_result", b"ack_result", "deliveries", b"deliveries", "kind", b"kind", "notice", b"notice", "opened", b"opened"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_result", b"ack_result", "changed", b"changed", "deliveries", b"deliveries", "kind", b"kind", "notice", b"notice", "opened", b"opened"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["opened", "deliveries", "ack_result", "notice"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["opened", "deliveries", "ack_result", "notice", "changed"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 

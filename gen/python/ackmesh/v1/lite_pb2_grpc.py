@@ -26,8 +26,9 @@ if _version_not_supported:
 
 
 class LiteStub:
-    """Lite serves lite topics: many small, ordered, short-lived topics under one
-    parent. Backends without them answer UNIMPLEMENTED.
+    """Lite serves lite topics: many small, ordered, short-lived topics below one
+    parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+    lite topic is what it may do with the parent.
     """
 
     def __init__(self, channel):
@@ -54,12 +55,14 @@ class LiteStub:
 
 
 class LiteServicer:
-    """Lite serves lite topics: many small, ordered, short-lived topics under one
-    parent. Backends without them answer UNIMPLEMENTED.
+    """Lite serves lite topics: many small, ordered, short-lived topics below one
+    parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+    lite topic is what it may do with the parent.
     """
 
     def CreateLiteTopic(self, request, context):
         """CreateLiteTopic makes a lite topic. It succeeds if it exists already.
+        Publishing and subscribing make it too.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -74,6 +77,10 @@ class LiteServicer:
 
     def SubscribeLite(self, request_iterator, context):
         """SubscribeLite delivers the events of lite topics in order and takes acks.
+        It is EventMesh.Subscribe in all else: the first message must be OpenLite,
+        half-closing asks for an orderly end. Each client gets every event of the
+        lite topics that it names, from the first one that the log still holds, and
+        goes on where it was.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,8 +113,9 @@ def add_LiteServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Lite:
-    """Lite serves lite topics: many small, ordered, short-lived topics under one
-    parent. Backends without them answer UNIMPLEMENTED.
+    """Lite serves lite topics: many small, ordered, short-lived topics below one
+    parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+    lite topic is what it may do with the parent.
     """
 
     @staticmethod

@@ -27,8 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class LiteStub:
-    """Lite serves lite topics: many small, ordered, short-lived topics under one
-    parent. Backends without them answer UNIMPLEMENTED.
+    """Lite serves lite topics: many small, ordered, short-lived topics below one
+    parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+    lite topic is what it may do with the parent.
     """
 
     @_typing.overload
@@ -36,29 +37,45 @@ class LiteStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> LiteAsyncStub: ...
     CreateLiteTopic: _grpc.UnaryUnaryMultiCallable[_lite_pb2.CreateLiteTopicRequest, _lite_pb2.CreateLiteTopicResponse]
-    """CreateLiteTopic makes a lite topic. It succeeds if it exists already."""
+    """CreateLiteTopic makes a lite topic. It succeeds if it exists already.
+    Publishing and subscribing make it too.
+    """
     PublishLite: _grpc.UnaryUnaryMultiCallable[_lite_pb2.PublishLiteRequest, _lite_pb2.PublishLiteResponse]
     """PublishLite appends events to a lite topic; durable when answered."""
     SubscribeLite: _grpc.StreamStreamMultiCallable[_lite_pb2.SubscribeLiteRequest, _lite_pb2.SubscribeLiteResponse]
-    """SubscribeLite delivers the events of lite topics in order and takes acks."""
+    """SubscribeLite delivers the events of lite topics in order and takes acks.
+    It is EventMesh.Subscribe in all else: the first message must be OpenLite,
+    half-closing asks for an orderly end. Each client gets every event of the
+    lite topics that it names, from the first one that the log still holds, and
+    goes on where it was.
+    """
 
 @_typing.type_check_only
 class LiteAsyncStub(LiteStub):
-    """Lite serves lite topics: many small, ordered, short-lived topics under one
-    parent. Backends without them answer UNIMPLEMENTED.
+    """Lite serves lite topics: many small, ordered, short-lived topics below one
+    parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+    lite topic is what it may do with the parent.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateLiteTopic: _aio.UnaryUnaryMultiCallable[_lite_pb2.CreateLiteTopicRequest, _lite_pb2.CreateLiteTopicResponse]  # type: ignore[assignment]
-    """CreateLiteTopic makes a lite topic. It succeeds if it exists already."""
+    """CreateLiteTopic makes a lite topic. It succeeds if it exists already.
+    Publishing and subscribing make it too.
+    """
     PublishLite: _aio.UnaryUnaryMultiCallable[_lite_pb2.PublishLiteRequest, _lite_pb2.PublishLiteResponse]  # type: ignore[assignment]
     """PublishLite appends events to a lite topic; durable when answered."""
     SubscribeLite: _aio.StreamStreamMultiCallable[_lite_pb2.SubscribeLiteRequest, _lite_pb2.SubscribeLiteResponse]  # type: ignore[assignment]
-    """SubscribeLite delivers the events of lite topics in order and takes acks."""
+    """SubscribeLite delivers the events of lite topics in order and takes acks.
+    It is EventMesh.Subscribe in all else: the first message must be OpenLite,
+    half-closing asks for an orderly end. Each client gets every event of the
+    lite topics that it names, from the first one that the log still holds, and
+    goes on where it was.
+    """
 
 class LiteServicer(metaclass=_abc_1.ABCMeta):
-    """Lite serves lite topics: many small, ordered, short-lived topics under one
-    parent. Backends without them answer UNIMPLEMENTED.
+    """Lite serves lite topics: many small, ordered, short-lived topics below one
+    parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+    lite topic is what it may do with the parent.
     """
 
     @_abc_1.abstractmethod
@@ -67,7 +84,9 @@ class LiteServicer(metaclass=_abc_1.ABCMeta):
         request: _lite_pb2.CreateLiteTopicRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_lite_pb2.CreateLiteTopicResponse, _abc.Awaitable[_lite_pb2.CreateLiteTopicResponse]]:
-        """CreateLiteTopic makes a lite topic. It succeeds if it exists already."""
+        """CreateLiteTopic makes a lite topic. It succeeds if it exists already.
+        Publishing and subscribing make it too.
+        """
 
     @_abc_1.abstractmethod
     def PublishLite(
@@ -83,6 +102,11 @@ class LiteServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_lite_pb2.SubscribeLiteRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_lite_pb2.SubscribeLiteResponse], _abc.AsyncIterator[_lite_pb2.SubscribeLiteResponse]]:
-        """SubscribeLite delivers the events of lite topics in order and takes acks."""
+        """SubscribeLite delivers the events of lite topics in order and takes acks.
+        It is EventMesh.Subscribe in all else: the first message must be OpenLite,
+        half-closing asks for an orderly end. Each client gets every event of the
+        lite topics that it names, from the first one that the log still holds, and
+        goes on where it was.
+        """
 
 def add_LiteServicer_to_server(servicer: LiteServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -115,7 +115,7 @@ private static final long serialVersionUID = 0L;
       com.google.protobuf.LazyStringArrayList.emptyList();
   /**
    * <pre>
-   * To end.
+   * To end. What they hold is given back.
    * </pre>
    *
    * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -127,7 +127,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * To end.
+   * To end. What they hold is given back.
    * </pre>
    *
    * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -138,7 +138,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * To end.
+   * To end. What they hold is given back.
    * </pre>
    *
    * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -150,7 +150,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * To end.
+   * To end. What they hold is given back.
    * </pre>
    *
    * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -160,6 +160,21 @@ private static final long serialVersionUID = 0L;
   public com.google.protobuf.ByteString
       getRemoveBytes(int index) {
     return remove_.getByteString(index);
+  }
+
+  public static final int CHANGE_ID_FIELD_NUMBER = 3;
+  private long changeId_ = 0L;
+  /**
+   * <pre>
+   * Chosen by the client and repeated in Changed.
+   * </pre>
+   *
+   * <code>uint64 change_id = 3 [json_name = "changeId"];</code>
+   * @return The changeId.
+   */
+  @java.lang.Override
+  public long getChangeId() {
+    return changeId_;
   }
 
   private byte memoizedIsInitialized = -1;
@@ -182,6 +197,9 @@ private static final long serialVersionUID = 0L;
     for (int i = 0; i < remove_.size(); i++) {
       com.google.protobuf.GeneratedMessage.writeString(output, 2, remove_.getRaw(i));
     }
+    if (changeId_ != 0L) {
+      output.writeUInt64(3, changeId_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -201,6 +219,10 @@ private static final long serialVersionUID = 0L;
       }
       size += dataSize;
       size += 1 * getRemoveList().size();
+    }
+    if (changeId_ != 0L) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeUInt64Size(3, changeId_);
     }
     return size;
   }
@@ -230,6 +252,8 @@ private static final long serialVersionUID = 0L;
         .equals(other.getAddList())) return false;
     if (!getRemoveList()
         .equals(other.getRemoveList())) return false;
+    if (getChangeId()
+        != other.getChangeId()) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -249,6 +273,9 @@ private static final long serialVersionUID = 0L;
       hash = (37 * hash) + REMOVE_FIELD_NUMBER;
       hash = (53 * hash) + getRemoveList().hashCode();
     }
+    hash = (37 * hash) + CHANGE_ID_FIELD_NUMBER;
+    hash = (53 * hash) + com.google.protobuf.Internal.hashLong(
+        getChangeId());
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -388,6 +415,7 @@ private static final long serialVersionUID = 0L;
           com.google.protobuf.LazyStringArrayList.emptyList();
       remove_ =
           com.google.protobuf.LazyStringArrayList.emptyList();
+      changeId_ = 0L;
       return this;
     }
 
@@ -429,6 +457,9 @@ private static final long serialVersionUID = 0L;
         remove_.makeImmutable();
         result.remove_ = remove_;
       }
+      if (((from_bitField0_ & 0x00000004) != 0)) {
+        result.changeId_ = changeId_;
+      }
     }
 
     @java.lang.Override
@@ -462,6 +493,9 @@ private static final long serialVersionUID = 0L;
           remove_.addAll(other.remove_);
         }
         onChanged();
+      }
+      if (other.getChangeId() != 0L) {
+        setChangeId(other.getChangeId());
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -497,6 +531,11 @@ private static final long serialVersionUID = 0L;
               remove_.add(input.readStringRequireUtf8());
               break;
             } // case 18
+            case 24: {
+              changeId_ = input.readUInt64();
+              bitField0_ |= 0x00000004;
+              break;
+            } // case 24
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -671,7 +710,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * To end.
+     * To end. What they hold is given back.
      * </pre>
      *
      * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -684,7 +723,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * To end.
+     * To end. What they hold is given back.
      * </pre>
      *
      * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -695,7 +734,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * To end.
+     * To end. What they hold is given back.
      * </pre>
      *
      * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -707,7 +746,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * To end.
+     * To end. What they hold is given back.
      * </pre>
      *
      * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -720,7 +759,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * To end.
+     * To end. What they hold is given back.
      * </pre>
      *
      * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -739,7 +778,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * To end.
+     * To end. What they hold is given back.
      * </pre>
      *
      * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -757,7 +796,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * To end.
+     * To end. What they hold is given back.
      * </pre>
      *
      * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -775,7 +814,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * To end.
+     * To end. What they hold is given back.
      * </pre>
      *
      * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -790,7 +829,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * To end.
+     * To end. What they hold is given back.
      * </pre>
      *
      * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -804,6 +843,50 @@ private static final long serialVersionUID = 0L;
       ensureRemoveIsMutable();
       remove_.add(value);
       bitField0_ |= 0x00000002;
+      onChanged();
+      return this;
+    }
+
+    private long changeId_ ;
+    /**
+     * <pre>
+     * Chosen by the client and repeated in Changed.
+     * </pre>
+     *
+     * <code>uint64 change_id = 3 [json_name = "changeId"];</code>
+     * @return The changeId.
+     */
+    @java.lang.Override
+    public long getChangeId() {
+      return changeId_;
+    }
+    /**
+     * <pre>
+     * Chosen by the client and repeated in Changed.
+     * </pre>
+     *
+     * <code>uint64 change_id = 3 [json_name = "changeId"];</code>
+     * @param value The changeId to set.
+     * @return This builder for chaining.
+     */
+    public Builder setChangeId(long value) {
+
+      changeId_ = value;
+      bitField0_ |= 0x00000004;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Chosen by the client and repeated in Changed.
+     * </pre>
+     *
+     * <code>uint64 change_id = 3 [json_name = "changeId"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearChangeId() {
+      bitField0_ = (bitField0_ & ~0x00000004);
+      changeId_ = 0L;
       onChanged();
       return this;
     }

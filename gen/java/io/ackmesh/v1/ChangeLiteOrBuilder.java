@@ -53,7 +53,7 @@ public interface ChangeLiteOrBuilder extends
 
   /**
    * <pre>
-   * To end.
+   * To end. What they hold is given back.
    * </pre>
    *
    * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -63,7 +63,7 @@ public interface ChangeLiteOrBuilder extends
       getRemoveList();
   /**
    * <pre>
-   * To end.
+   * To end. What they hold is given back.
    * </pre>
    *
    * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -72,7 +72,7 @@ public interface ChangeLiteOrBuilder extends
   int getRemoveCount();
   /**
    * <pre>
-   * To end.
+   * To end. What they hold is given back.
    * </pre>
    *
    * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -82,7 +82,7 @@ public interface ChangeLiteOrBuilder extends
   java.lang.String getRemove(int index);
   /**
    * <pre>
-   * To end.
+   * To end. What they hold is given back.
    * </pre>
    *
    * <code>repeated string remove = 2 [json_name = "remove"];</code>
@@ -91,4 +91,14 @@ public interface ChangeLiteOrBuilder extends
    */
   com.google.protobuf.ByteString
       getRemoveBytes(int index);
+
+  /**
+   * <pre>
+   * Chosen by the client and repeated in Changed.
+   * </pre>
+   *
+   * <code>uint64 change_id = 3 [json_name = "changeId"];</code>
+   * @return The changeId.
+   */
+  long getChangeId();
 }

@@ -59,7 +59,7 @@ private static final long serialVersionUID = 0L;
   private volatile java.lang.Object parent_ = "";
   /**
    * <pre>
-   * The parent topic.
+   * The parent topic, of type LITE.
    * </pre>
    *
    * <code>string parent = 1 [json_name = "parent"];</code>
@@ -80,7 +80,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The parent topic.
+   * The parent topic, of type LITE.
    * </pre>
    *
    * <code>string parent = 1 [json_name = "parent"];</code>
@@ -475,7 +475,7 @@ private static final long serialVersionUID = 0L;
     private java.lang.Object parent_ = "";
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 1 [json_name = "parent"];</code>
@@ -495,7 +495,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 1 [json_name = "parent"];</code>
@@ -516,7 +516,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 1 [json_name = "parent"];</code>
@@ -533,7 +533,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 1 [json_name = "parent"];</code>
@@ -547,7 +547,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 1 [json_name = "parent"];</code>

@@ -12,7 +12,7 @@ public interface CreateLiteTopicRequestOrBuilder extends
 
   /**
    * <pre>
-   * The parent topic.
+   * The parent topic, of type LITE.
    * </pre>
    *
    * <code>string parent = 1 [json_name = "parent"];</code>
@@ -21,7 +21,7 @@ public interface CreateLiteTopicRequestOrBuilder extends
   java.lang.String getParent();
   /**
    * <pre>
-   * The parent topic.
+   * The parent topic, of type LITE.
    * </pre>
    *
    * <code>string parent = 1 [json_name = "parent"];</code>

@@ -214,50 +214,51 @@ public final class EventMeshProto extends com.google.protobuf.GeneratedFile {
       "riptionResultR\007results\0222\n\tpositions\030\004 \003(" +
       "\0132\024.ackmesh.v1.PositionR\tpositions\022:\n\013ac" +
       "k_timeout\030\005 \001(\0132\031.google.protobuf.Durati" +
-      "onR\nackTimeout\"P\n\022SubscriptionResult\022\016\n\002" +
+      "onR\nackTimeout\"d\n\022SubscriptionResult\022\016\n\002" +
       "id\030\001 \001(\rR\002id\022*\n\006status\030\002 \001(\0132\022.google.rp" +
-      "c.StatusR\006status\"\224\001\n\007Changed\022\033\n\tchange_i" +
-      "d\030\001 \001(\004R\010changeId\0228\n\007results\030\002 \003(\0132\036.ack" +
-      "mesh.v1.SubscriptionResultR\007results\0222\n\tp" +
-      "ositions\030\003 \003(\0132\024.ackmesh.v1.PositionR\tpo" +
-      "sitions\"1\n\nDeliveries\022#\n\004runs\030\001 \003(\0132\017.ac" +
-      "kmesh.v1.RunR\004runs\"\251\001\n\003Run\022\"\n\014subscripti" +
-      "on\030\001 \001(\rR\014subscription\022\024\n\005topic\030\002 \001(\tR\005t" +
-      "opic\022\034\n\tpartition\030\003 \001(\tR\tpartition\022\024\n\005ep" +
-      "och\030\004 \001(\004R\005epoch\0224\n\ndeliveries\030\005 \003(\0132\024.a" +
-      "ckmesh.v1.DeliveryR\ndeliveries\"\217\001\n\010Deliv" +
-      "ery\022\037\n\013delivery_id\030\001 \001(\006R\ndeliveryId\022\026\n\006" +
-      "offset\030\002 \001(\003R\006offset\022\030\n\007attempt\030\003 \001(\005R\007a" +
-      "ttempt\0220\n\005frame\030\004 \001(\0132\032.ackmesh.v1.Event" +
-      "MeshFrameR\005frame\"\223\003\n\tAckResult\0229\n\010outcom" +
-      "es\030\001 \003(\0132\035.ackmesh.v1.AckResult.OutcomeR" +
-      "\010outcomes\0222\n\tpositions\030\002 \003(\0132\024.ackmesh.v" +
-      "1.PositionR\tpositions\032\225\001\n\007Outcome\0224\n\006sta" +
-      "tus\030\001 \001(\0162\034.ackmesh.v1.AckResult.StatusR" +
-      "\006status\022!\n\014delivery_ids\030\002 \003(\006R\013deliveryI" +
-      "ds\0221\n\006ranges\030\003 \003(\0132\031.ackmesh.v1.Delivery" +
-      "RangeR\006ranges\"\177\n\006Status\022\026\n\022STATUS_UNSPEC" +
-      "IFIED\020\000\022\022\n\016STATUS_DURABLE\020\001\022\020\n\014STATUS_RE" +
-      "TRY\020\002\022\022\n\016STATUS_UNKNOWN\020\003\022\020\n\014STATUS_STAL" +
-      "E\020\004\022\021\n\rSTATUS_FENCED\020\005\"\214\003\n\006Notice\022+\n\004kin" +
-      "d\030\001 \001(\0162\027.ackmesh.v1.Notice.KindR\004kind\022\026" +
-      "\n\006detail\030\002 \001(\tR\006detail\022\"\n\014subscription\030\003" +
-      " \001(\rR\014subscription\0222\n\tpositions\030\004 \003(\0132\024." +
-      "ackmesh.v1.PositionR\tpositions\0222\n\005go_to\030" +
-      "\005 \001(\0132\035.ackmesh.v1.RecommendResponseR\004go" +
-      "To\"\260\001\n\004Kind\022\024\n\020KIND_UNSPECIFIED\020\000\022\021\n\rKIN" +
-      "D_DRAINING\020\001\022\023\n\017KIND_SUPERSEDED\020\002\022\020\n\014KIN" +
-      "D_EVICTED\020\003\022\033\n\027KIND_POSITION_CORRECTED\020\004" +
-      "\022\016\n\nKIND_RESET\020\005\022\023\n\017KIND_REASSIGNED\020\006\022\026\n" +
-      "\022KIND_SHARE_DEFAULT\020\0072\353\001\n\tEventMesh\022B\n\007P" +
-      "ublish\022\032.ackmesh.v1.PublishRequest\032\033.ack" +
-      "mesh.v1.PublishResponse\022L\n\rPublishStream" +
-      "\022\032.ackmesh.v1.PublishRequest\032\033.ackmesh.v" +
-      "1.PublishResponse(\0010\001\022L\n\tSubscribe\022\034.ack" +
-      "mesh.v1.SubscribeRequest\032\035.ackmesh.v1.Su" +
-      "bscribeResponse(\0010\001BY\n\rio.ackmesh.v1B\016Ev" +
-      "entMeshProtoP\001Z6github.com/ackmesh/ackme" +
-      "sh/gen/go/ackmesh/v1;ackmeshv1b\006proto3"
+      "c.StatusR\006status\022\022\n\004lite\030\003 \001(\tR\004lite\"\224\001\n" +
+      "\007Changed\022\033\n\tchange_id\030\001 \001(\004R\010changeId\0228\n" +
+      "\007results\030\002 \003(\0132\036.ackmesh.v1.Subscription" +
+      "ResultR\007results\0222\n\tpositions\030\003 \003(\0132\024.ack" +
+      "mesh.v1.PositionR\tpositions\"1\n\nDeliverie" +
+      "s\022#\n\004runs\030\001 \003(\0132\017.ackmesh.v1.RunR\004runs\"\251" +
+      "\001\n\003Run\022\"\n\014subscription\030\001 \001(\rR\014subscripti" +
+      "on\022\024\n\005topic\030\002 \001(\tR\005topic\022\034\n\tpartition\030\003 " +
+      "\001(\tR\tpartition\022\024\n\005epoch\030\004 \001(\004R\005epoch\0224\n\n" +
+      "deliveries\030\005 \003(\0132\024.ackmesh.v1.DeliveryR\n" +
+      "deliveries\"\217\001\n\010Delivery\022\037\n\013delivery_id\030\001" +
+      " \001(\006R\ndeliveryId\022\026\n\006offset\030\002 \001(\003R\006offset" +
+      "\022\030\n\007attempt\030\003 \001(\005R\007attempt\0220\n\005frame\030\004 \001(" +
+      "\0132\032.ackmesh.v1.EventMeshFrameR\005frame\"\223\003\n" +
+      "\tAckResult\0229\n\010outcomes\030\001 \003(\0132\035.ackmesh.v" +
+      "1.AckResult.OutcomeR\010outcomes\0222\n\tpositio" +
+      "ns\030\002 \003(\0132\024.ackmesh.v1.PositionR\tposition" +
+      "s\032\225\001\n\007Outcome\0224\n\006status\030\001 \001(\0162\034.ackmesh." +
+      "v1.AckResult.StatusR\006status\022!\n\014delivery_" +
+      "ids\030\002 \003(\006R\013deliveryIds\0221\n\006ranges\030\003 \003(\0132\031" +
+      ".ackmesh.v1.DeliveryRangeR\006ranges\"\177\n\006Sta" +
+      "tus\022\026\n\022STATUS_UNSPECIFIED\020\000\022\022\n\016STATUS_DU" +
+      "RABLE\020\001\022\020\n\014STATUS_RETRY\020\002\022\022\n\016STATUS_UNKN" +
+      "OWN\020\003\022\020\n\014STATUS_STALE\020\004\022\021\n\rSTATUS_FENCED" +
+      "\020\005\"\214\003\n\006Notice\022+\n\004kind\030\001 \001(\0162\027.ackmesh.v1" +
+      ".Notice.KindR\004kind\022\026\n\006detail\030\002 \001(\tR\006deta" +
+      "il\022\"\n\014subscription\030\003 \001(\rR\014subscription\0222" +
+      "\n\tpositions\030\004 \003(\0132\024.ackmesh.v1.PositionR" +
+      "\tpositions\0222\n\005go_to\030\005 \001(\0132\035.ackmesh.v1.R" +
+      "ecommendResponseR\004goTo\"\260\001\n\004Kind\022\024\n\020KIND_" +
+      "UNSPECIFIED\020\000\022\021\n\rKIND_DRAINING\020\001\022\023\n\017KIND" +
+      "_SUPERSEDED\020\002\022\020\n\014KIND_EVICTED\020\003\022\033\n\027KIND_" +
+      "POSITION_CORRECTED\020\004\022\016\n\nKIND_RESET\020\005\022\023\n\017" +
+      "KIND_REASSIGNED\020\006\022\026\n\022KIND_SHARE_DEFAULT\020" +
+      "\0072\353\001\n\tEventMesh\022B\n\007Publish\022\032.ackmesh.v1." +
+      "PublishRequest\032\033.ackmesh.v1.PublishRespo" +
+      "nse\022L\n\rPublishStream\022\032.ackmesh.v1.Publis" +
+      "hRequest\032\033.ackmesh.v1.PublishResponse(\0010" +
+      "\001\022L\n\tSubscribe\022\034.ackmesh.v1.SubscribeReq" +
+      "uest\032\035.ackmesh.v1.SubscribeResponse(\0010\001B" +
+      "Y\n\rio.ackmesh.v1B\016EventMeshProtoP\001Z6gith" +
+      "ub.com/ackmesh/ackmesh/gen/go/ackmesh/v1" +
+      ";ackmeshv1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -357,7 +358,7 @@ public final class EventMeshProto extends com.google.protobuf.GeneratedFile {
     internal_static_ackmesh_v1_SubscriptionResult_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_SubscriptionResult_descriptor,
-        new java.lang.String[] { "Id", "Status", });
+        new java.lang.String[] { "Id", "Status", "Lite", });
     internal_static_ackmesh_v1_Changed_descriptor =
       getDescriptor().getMessageType(14);
     internal_static_ackmesh_v1_Changed_fieldAccessorTable = new

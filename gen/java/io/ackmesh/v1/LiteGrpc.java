@@ -4,8 +4,9 @@ import static io.grpc.MethodDescriptor.generateFullMethodName;
 
 /**
  * <pre>
- * Lite serves lite topics: many small, ordered, short-lived topics under one
- * parent. Backends without them answer UNIMPLEMENTED.
+ * Lite serves lite topics: many small, ordered, short-lived topics below one
+ * parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+ * lite topic is what it may do with the parent.
  * </pre>
  */
 @io.grpc.stub.annotations.GrpcGenerated
@@ -155,8 +156,9 @@ public final class LiteGrpc {
 
   /**
    * <pre>
-   * Lite serves lite topics: many small, ordered, short-lived topics under one
-   * parent. Backends without them answer UNIMPLEMENTED.
+   * Lite serves lite topics: many small, ordered, short-lived topics below one
+   * parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+   * lite topic is what it may do with the parent.
    * </pre>
    */
   public static abstract class LiteImplBase implements io.grpc.BindableService {
@@ -164,6 +166,7 @@ public final class LiteGrpc {
     /**
      * <pre>
      * CreateLiteTopic makes a lite topic. It succeeds if it exists already.
+     * Publishing and subscribing make it too.
      * </pre>
      */
     public void createLiteTopic(io.ackmesh.v1.CreateLiteTopicRequest request,
@@ -184,6 +187,10 @@ public final class LiteGrpc {
     /**
      * <pre>
      * SubscribeLite delivers the events of lite topics in order and takes acks.
+     * It is EventMesh.Subscribe in all else: the first message must be OpenLite,
+     * half-closing asks for an orderly end. Each client gets every event of the
+     * lite topics that it names, from the first one that the log still holds, and
+     * goes on where it was.
      * </pre>
      */
     public io.grpc.stub.StreamObserver<io.ackmesh.v1.SubscribeLiteRequest> subscribeLite(
@@ -220,8 +227,9 @@ public final class LiteGrpc {
 
   /**
    * <pre>
-   * Lite serves lite topics: many small, ordered, short-lived topics under one
-   * parent. Backends without them answer UNIMPLEMENTED.
+   * Lite serves lite topics: many small, ordered, short-lived topics below one
+   * parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+   * lite topic is what it may do with the parent.
    * </pre>
    */
   public static final class LiteStub extends io.grpc.stub.AbstractAsyncStub<LiteStub> {
@@ -239,6 +247,7 @@ public final class LiteGrpc {
     /**
      * <pre>
      * CreateLiteTopic makes a lite topic. It succeeds if it exists already.
+     * Publishing and subscribing make it too.
      * </pre>
      */
     public void createLiteTopic(io.ackmesh.v1.CreateLiteTopicRequest request,
@@ -261,6 +270,10 @@ public final class LiteGrpc {
     /**
      * <pre>
      * SubscribeLite delivers the events of lite topics in order and takes acks.
+     * It is EventMesh.Subscribe in all else: the first message must be OpenLite,
+     * half-closing asks for an orderly end. Each client gets every event of the
+     * lite topics that it names, from the first one that the log still holds, and
+     * goes on where it was.
      * </pre>
      */
     public io.grpc.stub.StreamObserver<io.ackmesh.v1.SubscribeLiteRequest> subscribeLite(
@@ -272,8 +285,9 @@ public final class LiteGrpc {
 
   /**
    * <pre>
-   * Lite serves lite topics: many small, ordered, short-lived topics under one
-   * parent. Backends without them answer UNIMPLEMENTED.
+   * Lite serves lite topics: many small, ordered, short-lived topics below one
+   * parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+   * lite topic is what it may do with the parent.
    * </pre>
    */
   public static final class LiteBlockingStub extends io.grpc.stub.AbstractBlockingStub<LiteBlockingStub> {
@@ -291,6 +305,7 @@ public final class LiteGrpc {
     /**
      * <pre>
      * CreateLiteTopic makes a lite topic. It succeeds if it exists already.
+     * Publishing and subscribing make it too.
      * </pre>
      */
     public io.ackmesh.v1.CreateLiteTopicResponse createLiteTopic(io.ackmesh.v1.CreateLiteTopicRequest request) {
@@ -311,8 +326,9 @@ public final class LiteGrpc {
 
   /**
    * <pre>
-   * Lite serves lite topics: many small, ordered, short-lived topics under one
-   * parent. Backends without them answer UNIMPLEMENTED.
+   * Lite serves lite topics: many small, ordered, short-lived topics below one
+   * parent. Backends without them answer UNIMPLEMENTED. What a caller may do with a
+   * lite topic is what it may do with the parent.
    * </pre>
    */
   public static final class LiteFutureStub extends io.grpc.stub.AbstractFutureStub<LiteFutureStub> {
@@ -330,6 +346,7 @@ public final class LiteGrpc {
     /**
      * <pre>
      * CreateLiteTopic makes a lite topic. It succeeds if it exists already.
+     * Publishing and subscribing make it too.
      * </pre>
      */
     public com.google.common.util.concurrent.ListenableFuture<io.ackmesh.v1.CreateLiteTopicResponse> createLiteTopic(

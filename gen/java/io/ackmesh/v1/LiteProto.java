@@ -57,6 +57,11 @@ public final class LiteProto extends com.google.protobuf.GeneratedFile {
     com.google.protobuf.GeneratedMessage.FieldAccessorTable
       internal_static_ackmesh_v1_OpenLite_fieldAccessorTable;
   static final com.google.protobuf.Descriptors.Descriptor
+    internal_static_ackmesh_v1_OpenLite_LabelsEntry_descriptor;
+  static final 
+    com.google.protobuf.GeneratedMessage.FieldAccessorTable
+      internal_static_ackmesh_v1_OpenLite_LabelsEntry_fieldAccessorTable;
+  static final com.google.protobuf.Descriptors.Descriptor
     internal_static_ackmesh_v1_ChangeLite_descriptor;
   static final 
     com.google.protobuf.GeneratedMessage.FieldAccessorTable
@@ -85,34 +90,43 @@ public final class LiteProto extends com.google.protobuf.GeneratedFile {
       "te\0222\n\006events\030\003 \003(\0132\032.ackmesh.v1.EventMes" +
       "hFrameR\006events\"I\n\023PublishLiteResponse\0222\n" +
       "\006events\030\001 \003(\0132\032.ackmesh.v1.PublishedEven" +
-      "tR\006events\"\311\001\n\024SubscribeLiteRequest\022*\n\004op" +
+      "tR\006events\"\367\001\n\024SubscribeLiteRequest\022*\n\004op" +
       "en\030\001 \001(\0132\024.ackmesh.v1.OpenLiteH\000R\004open\022#" +
       "\n\003ack\030\002 \001(\0132\017.ackmesh.v1.AckH\000R\003ack\022&\n\004n" +
       "ack\030\003 \001(\0132\020.ackmesh.v1.NackH\000R\004nack\0220\n\006c" +
       "hange\030\004 \001(\0132\026.ackmesh.v1.ChangeLiteH\000R\006c" +
-      "hangeB\006\n\004kind\"\314\001\n\010OpenLite\022\033\n\tclient_id\030" +
-      "\001 \001(\tR\010clientId\022\026\n\006parent\030\002 \001(\tR\006parent\022" +
-      "\024\n\005lites\030\003 \003(\tR\005lites\022\'\n\rmax_in_flight\030\004" +
-      " \001(\005H\000R\013maxInFlight\210\001\001\022:\n\013ack_timeout\030\005 " +
-      "\001(\0132\031.google.protobuf.DurationR\nackTimeo" +
-      "utB\020\n\016_max_in_flight\"6\n\nChangeLite\022\020\n\003ad" +
-      "d\030\001 \003(\tR\003add\022\026\n\006remove\030\002 \003(\tR\006remove\"\355\001\n" +
-      "\025SubscribeLiteResponse\022,\n\006opened\030\001 \001(\0132\022" +
-      ".ackmesh.v1.OpenedH\000R\006opened\0228\n\ndeliveri" +
-      "es\030\002 \001(\0132\026.ackmesh.v1.DeliveriesH\000R\ndeli" +
-      "veries\0226\n\nack_result\030\003 \001(\0132\025.ackmesh.v1." +
-      "AckResultH\000R\tackResult\022,\n\006notice\030\004 \001(\0132\022" +
-      ".ackmesh.v1.NoticeH\000R\006noticeB\006\n\004kind2\214\002\n" +
-      "\004Lite\022Z\n\017CreateLiteTopic\022\".ackmesh.v1.Cr" +
-      "eateLiteTopicRequest\032#.ackmesh.v1.Create" +
-      "LiteTopicResponse\022N\n\013PublishLite\022\036.ackme" +
-      "sh.v1.PublishLiteRequest\032\037.ackmesh.v1.Pu" +
-      "blishLiteResponse\022X\n\rSubscribeLite\022 .ack" +
-      "mesh.v1.SubscribeLiteRequest\032!.ackmesh.v" +
-      "1.SubscribeLiteResponse(\0010\001BT\n\rio.ackmes" +
-      "h.v1B\tLiteProtoP\001Z6github.com/ackmesh/ac" +
-      "kmesh/gen/go/ackmesh/v1;ackmeshv1b\006proto" +
-      "3"
+      "hange\022,\n\006extend\030\005 \001(\0132\022.ackmesh.v1.Exten" +
+      "dH\000R\006extendB\006\n\004kind\"\323\003\n\010OpenLite\022\033\n\tclie" +
+      "nt_id\030\001 \001(\tR\010clientId\022\026\n\006parent\030\002 \001(\tR\006p" +
+      "arent\022\024\n\005lites\030\003 \003(\tR\005lites\022\'\n\rmax_in_fl" +
+      "ight\030\004 \001(\005H\000R\013maxInFlight\210\001\001\022:\n\013ack_time" +
+      "out\030\005 \001(\0132\031.google.protobuf.DurationR\nac" +
+      "kTimeout\022\030\n\007ordered\030\006 \001(\010R\007ordered\0222\n\023ma" +
+      "x_in_flight_bytes\030\007 \001(\003H\001R\020maxInFlightBy" +
+      "tes\210\001\001\022*\n\021max_message_bytes\030\010 \001(\005R\017maxMe" +
+      "ssageBytes\0228\n\006labels\030\t \003(\0132 .ackmesh.v1." +
+      "OpenLite.LabelsEntryR\006labels\0329\n\013LabelsEn" +
+      "try\022\020\n\003key\030\001 \001(\tR\003key\022\024\n\005value\030\002 \001(\tR\005va" +
+      "lue:\0028\001B\020\n\016_max_in_flightB\026\n\024_max_in_fli" +
+      "ght_bytes\"S\n\nChangeLite\022\020\n\003add\030\001 \003(\tR\003ad" +
+      "d\022\026\n\006remove\030\002 \003(\tR\006remove\022\033\n\tchange_id\030\003" +
+      " \001(\004R\010changeId\"\236\002\n\025SubscribeLiteResponse" +
+      "\022,\n\006opened\030\001 \001(\0132\022.ackmesh.v1.OpenedH\000R\006" +
+      "opened\0228\n\ndeliveries\030\002 \001(\0132\026.ackmesh.v1." +
+      "DeliveriesH\000R\ndeliveries\0226\n\nack_result\030\003" +
+      " \001(\0132\025.ackmesh.v1.AckResultH\000R\tackResult" +
+      "\022,\n\006notice\030\004 \001(\0132\022.ackmesh.v1.NoticeH\000R\006" +
+      "notice\022/\n\007changed\030\005 \001(\0132\023.ackmesh.v1.Cha" +
+      "ngedH\000R\007changedB\006\n\004kind2\214\002\n\004Lite\022Z\n\017Crea" +
+      "teLiteTopic\022\".ackmesh.v1.CreateLiteTopic" +
+      "Request\032#.ackmesh.v1.CreateLiteTopicResp" +
+      "onse\022N\n\013PublishLite\022\036.ackmesh.v1.Publish" +
+      "LiteRequest\032\037.ackmesh.v1.PublishLiteResp" +
+      "onse\022X\n\rSubscribeLite\022 .ackmesh.v1.Subsc" +
+      "ribeLiteRequest\032!.ackmesh.v1.SubscribeLi" +
+      "teResponse(\0010\001BT\n\rio.ackmesh.v1B\tLitePro" +
+      "toP\001Z6github.com/ackmesh/ackmesh/gen/go/" +
+      "ackmesh/v1;ackmeshv1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -150,25 +164,31 @@ public final class LiteProto extends com.google.protobuf.GeneratedFile {
     internal_static_ackmesh_v1_SubscribeLiteRequest_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_SubscribeLiteRequest_descriptor,
-        new java.lang.String[] { "Open", "Ack", "Nack", "Change", "Kind", });
+        new java.lang.String[] { "Open", "Ack", "Nack", "Change", "Extend", "Kind", });
     internal_static_ackmesh_v1_OpenLite_descriptor =
       getDescriptor().getMessageType(5);
     internal_static_ackmesh_v1_OpenLite_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_OpenLite_descriptor,
-        new java.lang.String[] { "ClientId", "Parent", "Lites", "MaxInFlight", "AckTimeout", });
+        new java.lang.String[] { "ClientId", "Parent", "Lites", "MaxInFlight", "AckTimeout", "Ordered", "MaxInFlightBytes", "MaxMessageBytes", "Labels", });
+    internal_static_ackmesh_v1_OpenLite_LabelsEntry_descriptor =
+      internal_static_ackmesh_v1_OpenLite_descriptor.getNestedType(0);
+    internal_static_ackmesh_v1_OpenLite_LabelsEntry_fieldAccessorTable = new
+      com.google.protobuf.GeneratedMessage.FieldAccessorTable(
+        internal_static_ackmesh_v1_OpenLite_LabelsEntry_descriptor,
+        new java.lang.String[] { "Key", "Value", });
     internal_static_ackmesh_v1_ChangeLite_descriptor =
       getDescriptor().getMessageType(6);
     internal_static_ackmesh_v1_ChangeLite_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_ChangeLite_descriptor,
-        new java.lang.String[] { "Add", "Remove", });
+        new java.lang.String[] { "Add", "Remove", "ChangeId", });
     internal_static_ackmesh_v1_SubscribeLiteResponse_descriptor =
       getDescriptor().getMessageType(7);
     internal_static_ackmesh_v1_SubscribeLiteResponse_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_SubscribeLiteResponse_descriptor,
-        new java.lang.String[] { "Opened", "Deliveries", "AckResult", "Notice", "Kind", });
+        new java.lang.String[] { "Opened", "Deliveries", "AckResult", "Notice", "Changed", "Kind", });
     descriptor.resolveAllFeaturesImmutable();
     io.ackmesh.v1.EventMeshProto.getDescriptor();
     io.ackmesh.v1.FrameProto.getDescriptor();

@@ -48,6 +48,18 @@ private static final long serialVersionUID = 0L;
     return io.ackmesh.v1.LiteProto.internal_static_ackmesh_v1_OpenLite_descriptor;
   }
 
+  @SuppressWarnings({"rawtypes"})
+  @java.lang.Override
+  protected com.google.protobuf.MapFieldReflectionAccessor internalGetMapFieldReflection(
+      int number) {
+    switch (number) {
+      case 9:
+        return internalGetLabels();
+      default:
+        throw new RuntimeException(
+            "Invalid map field number: " + number);
+    }
+  }
   @java.lang.Override
   protected com.google.protobuf.GeneratedMessage.FieldAccessorTable
       internalGetFieldAccessorTable() {
@@ -62,7 +74,7 @@ private static final long serialVersionUID = 0L;
   private volatile java.lang.Object clientId_ = "";
   /**
    * <pre>
-   * As in Open.
+   * As in Open: progress is kept under this name.
    * </pre>
    *
    * <code>string client_id = 1 [json_name = "clientId"];</code>
@@ -83,7 +95,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * As in Open.
+   * As in Open: progress is kept under this name.
    * </pre>
    *
    * <code>string client_id = 1 [json_name = "clientId"];</code>
@@ -109,7 +121,7 @@ private static final long serialVersionUID = 0L;
   private volatile java.lang.Object parent_ = "";
   /**
    * <pre>
-   * The parent topic.
+   * The parent topic, of type LITE.
    * </pre>
    *
    * <code>string parent = 2 [json_name = "parent"];</code>
@@ -130,7 +142,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The parent topic.
+   * The parent topic, of type LITE.
    * </pre>
    *
    * <code>string parent = 2 [json_name = "parent"];</code>
@@ -157,7 +169,8 @@ private static final long serialVersionUID = 0L;
       com.google.protobuf.LazyStringArrayList.emptyList();
   /**
    * <pre>
-   * The lite topics to begin with.
+   * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+   * has at most 10,000 unless the server is set otherwise.
    * </pre>
    *
    * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -169,7 +182,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The lite topics to begin with.
+   * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+   * has at most 10,000 unless the server is set otherwise.
    * </pre>
    *
    * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -180,7 +194,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The lite topics to begin with.
+   * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+   * has at most 10,000 unless the server is set otherwise.
    * </pre>
    *
    * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -192,7 +207,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The lite topics to begin with.
+   * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+   * has at most 10,000 unless the server is set otherwise.
    * </pre>
    *
    * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -208,7 +224,7 @@ private static final long serialVersionUID = 0L;
   private int maxInFlight_ = 0;
   /**
    * <pre>
-   * As in Open.
+   * How many events of each lite topic may be in flight; else as in Open.
    * </pre>
    *
    * <code>optional int32 max_in_flight = 4 [json_name = "maxInFlight"];</code>
@@ -220,7 +236,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * As in Open.
+   * How many events of each lite topic may be in flight; else as in Open.
    * </pre>
    *
    * <code>optional int32 max_in_flight = 4 [json_name = "maxInFlight"];</code>
@@ -269,6 +285,161 @@ private static final long serialVersionUID = 0L;
     return ackTimeout_ == null ? com.google.protobuf.Duration.getDefaultInstance() : ackTimeout_;
   }
 
+  public static final int ORDERED_FIELD_NUMBER = 6;
+  private boolean ordered_ = false;
+  /**
+   * <pre>
+   * An event is delivered only once the one before it in its lite topic is
+   * finished, retries included. False: events come in order, as many as the
+   * window holds, and what is retried comes behind what was sent since. It
+   * belongs to the client and the parent, like the settings of a Subscription.
+   * </pre>
+   *
+   * <code>bool ordered = 6 [json_name = "ordered"];</code>
+   * @return The ordered.
+   */
+  @java.lang.Override
+  public boolean getOrdered() {
+    return ordered_;
+  }
+
+  public static final int MAX_IN_FLIGHT_BYTES_FIELD_NUMBER = 7;
+  private long maxInFlightBytes_ = 0L;
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>optional int64 max_in_flight_bytes = 7 [json_name = "maxInFlightBytes"];</code>
+   * @return Whether the maxInFlightBytes field is set.
+   */
+  @java.lang.Override
+  public boolean hasMaxInFlightBytes() {
+    return ((bitField0_ & 0x00000004) != 0);
+  }
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>optional int64 max_in_flight_bytes = 7 [json_name = "maxInFlightBytes"];</code>
+   * @return The maxInFlightBytes.
+   */
+  @java.lang.Override
+  public long getMaxInFlightBytes() {
+    return maxInFlightBytes_;
+  }
+
+  public static final int MAX_MESSAGE_BYTES_FIELD_NUMBER = 8;
+  private int maxMessageBytes_ = 0;
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>int32 max_message_bytes = 8 [json_name = "maxMessageBytes"];</code>
+   * @return The maxMessageBytes.
+   */
+  @java.lang.Override
+  public int getMaxMessageBytes() {
+    return maxMessageBytes_;
+  }
+
+  public static final int LABELS_FIELD_NUMBER = 9;
+  private static final class LabelsDefaultEntryHolder {
+    static final com.google.protobuf.MapEntry<
+        java.lang.String, java.lang.String> defaultEntry =
+            com.google.protobuf.MapEntry
+            .<java.lang.String, java.lang.String>newDefaultInstance(
+                io.ackmesh.v1.LiteProto.internal_static_ackmesh_v1_OpenLite_LabelsEntry_descriptor, 
+                com.google.protobuf.WireFormat.FieldType.STRING,
+                "",
+                com.google.protobuf.WireFormat.FieldType.STRING,
+                "");
+  }
+  @SuppressWarnings("serial")
+  private com.google.protobuf.MapField<
+      java.lang.String, java.lang.String> labels_;
+  private com.google.protobuf.MapField<java.lang.String, java.lang.String>
+  internalGetLabels() {
+    if (labels_ == null) {
+      return com.google.protobuf.MapField.emptyMapField(
+          LabelsDefaultEntryHolder.defaultEntry);
+    }
+    return labels_;
+  }
+  public int getLabelsCount() {
+    return internalGetLabels().getMap().size();
+  }
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+   */
+  @java.lang.Override
+  public boolean containsLabels(
+      java.lang.String key) {
+    java.util.Objects.requireNonNull(key, "map key");
+    return internalGetLabels().getMap().containsKey(key);
+  }
+  /**
+   * Use {@link #getLabelsMap()} instead.
+   */
+  @java.lang.Override
+  @java.lang.Deprecated
+  public java.util.Map<java.lang.String, java.lang.String> getLabels() {
+    return getLabelsMap();
+  }
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+   */
+  @java.lang.Override
+  public java.util.Map<java.lang.String, java.lang.String> getLabelsMap() {
+    return internalGetLabels().getMap();
+  }
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+   */
+  @java.lang.Override
+  public /* nullable */
+java.lang.String getLabelsOrDefault(
+      java.lang.String key,
+      /* nullable */
+java.lang.String defaultValue) {
+    java.util.Objects.requireNonNull(key, "map key");
+    java.util.Map<java.lang.String, java.lang.String> map =
+        internalGetLabels().getMap();
+    return map.containsKey(key) ? map.get(key) : defaultValue;
+  }
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+   */
+  @java.lang.Override
+  public java.lang.String getLabelsOrThrow(
+      java.lang.String key) {
+    java.util.Objects.requireNonNull(key, "map key");
+    java.util.Map<java.lang.String, java.lang.String> map =
+        internalGetLabels().getMap();
+    if (!map.containsKey(key)) {
+      throw new java.lang.IllegalArgumentException();
+    }
+    return map.get(key);
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -298,6 +469,21 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000002) != 0)) {
       output.writeMessage(5, getAckTimeout());
     }
+    if (ordered_ != false) {
+      output.writeBool(6, ordered_);
+    }
+    if (((bitField0_ & 0x00000004) != 0)) {
+      output.writeInt64(7, maxInFlightBytes_);
+    }
+    if (maxMessageBytes_ != 0) {
+      output.writeInt32(8, maxMessageBytes_);
+    }
+    com.google.protobuf.GeneratedMessage
+      .serializeStringMapTo(
+        output,
+        internalGetLabels(),
+        LabelsDefaultEntryHolder.defaultEntry,
+        9);
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -323,6 +509,28 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000002) != 0)) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(5, getAckTimeout());
+    }
+    if (ordered_ != false) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeBoolSize(6, ordered_);
+    }
+    if (((bitField0_ & 0x00000004) != 0)) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt64Size(7, maxInFlightBytes_);
+    }
+    if (maxMessageBytes_ != 0) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(8, maxMessageBytes_);
+    }
+    for (java.util.Map.Entry<java.lang.String, java.lang.String> entry
+         : internalGetLabels().getMap().entrySet()) {
+      com.google.protobuf.MapEntry<java.lang.String, java.lang.String>
+      labels__ = LabelsDefaultEntryHolder.defaultEntry.newBuilderForType()
+          .setKey(entry.getKey())
+          .setValue(entry.getValue())
+          .buildPartial();
+      size += com.google.protobuf.CodedOutputStream
+          .computeMessageSize(9, labels__);
     }
     return size;
   }
@@ -364,6 +572,17 @@ private static final long serialVersionUID = 0L;
       if (!getAckTimeout()
           .equals(other.getAckTimeout())) return false;
     }
+    if (getOrdered()
+        != other.getOrdered()) return false;
+    if (hasMaxInFlightBytes() != other.hasMaxInFlightBytes()) return false;
+    if (hasMaxInFlightBytes()) {
+      if (getMaxInFlightBytes()
+          != other.getMaxInFlightBytes()) return false;
+    }
+    if (getMaxMessageBytes()
+        != other.getMaxMessageBytes()) return false;
+    if (!internalGetLabels().equals(
+        other.internalGetLabels())) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -390,6 +609,20 @@ private static final long serialVersionUID = 0L;
     if (hasAckTimeout()) {
       hash = (37 * hash) + ACK_TIMEOUT_FIELD_NUMBER;
       hash = (53 * hash) + getAckTimeout().hashCode();
+    }
+    hash = (37 * hash) + ORDERED_FIELD_NUMBER;
+    hash = (53 * hash) + com.google.protobuf.Internal.hashBoolean(
+        getOrdered());
+    if (hasMaxInFlightBytes()) {
+      hash = (37 * hash) + MAX_IN_FLIGHT_BYTES_FIELD_NUMBER;
+      hash = (53 * hash) + com.google.protobuf.Internal.hashLong(
+          getMaxInFlightBytes());
+    }
+    hash = (37 * hash) + MAX_MESSAGE_BYTES_FIELD_NUMBER;
+    hash = (53 * hash) + getMaxMessageBytes();
+    if (!internalGetLabels().getMap().isEmpty()) {
+      hash = (37 * hash) + LABELS_FIELD_NUMBER;
+      hash = (53 * hash) + internalGetLabels().hashCode();
     }
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
@@ -504,6 +737,28 @@ private static final long serialVersionUID = 0L;
       return io.ackmesh.v1.LiteProto.internal_static_ackmesh_v1_OpenLite_descriptor;
     }
 
+    @SuppressWarnings({"rawtypes"})
+    protected com.google.protobuf.MapFieldReflectionAccessor internalGetMapFieldReflection(
+        int number) {
+      switch (number) {
+        case 9:
+          return internalGetLabels();
+        default:
+          throw new RuntimeException(
+              "Invalid map field number: " + number);
+      }
+    }
+    @SuppressWarnings({"rawtypes"})
+    protected com.google.protobuf.MapFieldReflectionAccessor internalGetMutableMapFieldReflection(
+        int number) {
+      switch (number) {
+        case 9:
+          return internalGetMutableLabels();
+        default:
+          throw new RuntimeException(
+              "Invalid map field number: " + number);
+      }
+    }
     @java.lang.Override
     protected com.google.protobuf.GeneratedMessage.FieldAccessorTable
         internalGetFieldAccessorTable() {
@@ -542,6 +797,10 @@ private static final long serialVersionUID = 0L;
         ackTimeoutBuilder_.dispose();
         ackTimeoutBuilder_ = null;
       }
+      ordered_ = false;
+      maxInFlightBytes_ = 0L;
+      maxMessageBytes_ = 0;
+      internalGetMutableLabels().clear();
       return this;
     }
 
@@ -596,6 +855,20 @@ private static final long serialVersionUID = 0L;
             : ackTimeoutBuilder_.build();
         to_bitField0_ |= 0x00000002;
       }
+      if (((from_bitField0_ & 0x00000020) != 0)) {
+        result.ordered_ = ordered_;
+      }
+      if (((from_bitField0_ & 0x00000040) != 0)) {
+        result.maxInFlightBytes_ = maxInFlightBytes_;
+        to_bitField0_ |= 0x00000004;
+      }
+      if (((from_bitField0_ & 0x00000080) != 0)) {
+        result.maxMessageBytes_ = maxMessageBytes_;
+      }
+      if (((from_bitField0_ & 0x00000100) != 0)) {
+        result.labels_ = internalGetLabels();
+        result.labels_.makeImmutable();
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -637,6 +910,18 @@ private static final long serialVersionUID = 0L;
       if (other.hasAckTimeout()) {
         mergeAckTimeout(other.getAckTimeout());
       }
+      if (other.getOrdered() != false) {
+        setOrdered(other.getOrdered());
+      }
+      if (other.hasMaxInFlightBytes()) {
+        setMaxInFlightBytes(other.getMaxInFlightBytes());
+      }
+      if (other.getMaxMessageBytes() != 0) {
+        setMaxMessageBytes(other.getMaxMessageBytes());
+      }
+      internalGetMutableLabels().mergeFrom(
+          other.internalGetLabels());
+      bitField0_ |= 0x00000100;
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
       return this;
@@ -688,6 +973,30 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000010;
               break;
             } // case 42
+            case 48: {
+              ordered_ = input.readBool();
+              bitField0_ |= 0x00000020;
+              break;
+            } // case 48
+            case 56: {
+              maxInFlightBytes_ = input.readInt64();
+              bitField0_ |= 0x00000040;
+              break;
+            } // case 56
+            case 64: {
+              maxMessageBytes_ = input.readInt32();
+              bitField0_ |= 0x00000080;
+              break;
+            } // case 64
+            case 74: {
+              com.google.protobuf.MapEntry<java.lang.String, java.lang.String>
+              labels__ = input.readMessage(
+                  LabelsDefaultEntryHolder.defaultEntry.getParserForType(), extensionRegistry);
+              internalGetMutableLabels().getMutableMap().put(
+                  labels__.getKey(), labels__.getValue());
+              bitField0_ |= 0x00000100;
+              break;
+            } // case 74
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -708,7 +1017,7 @@ private static final long serialVersionUID = 0L;
     private java.lang.Object clientId_ = "";
     /**
      * <pre>
-     * As in Open.
+     * As in Open: progress is kept under this name.
      * </pre>
      *
      * <code>string client_id = 1 [json_name = "clientId"];</code>
@@ -728,7 +1037,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * As in Open.
+     * As in Open: progress is kept under this name.
      * </pre>
      *
      * <code>string client_id = 1 [json_name = "clientId"];</code>
@@ -749,7 +1058,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * As in Open.
+     * As in Open: progress is kept under this name.
      * </pre>
      *
      * <code>string client_id = 1 [json_name = "clientId"];</code>
@@ -766,7 +1075,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * As in Open.
+     * As in Open: progress is kept under this name.
      * </pre>
      *
      * <code>string client_id = 1 [json_name = "clientId"];</code>
@@ -780,7 +1089,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * As in Open.
+     * As in Open: progress is kept under this name.
      * </pre>
      *
      * <code>string client_id = 1 [json_name = "clientId"];</code>
@@ -800,7 +1109,7 @@ private static final long serialVersionUID = 0L;
     private java.lang.Object parent_ = "";
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 2 [json_name = "parent"];</code>
@@ -820,7 +1129,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 2 [json_name = "parent"];</code>
@@ -841,7 +1150,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 2 [json_name = "parent"];</code>
@@ -858,7 +1167,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 2 [json_name = "parent"];</code>
@@ -872,7 +1181,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 2 [json_name = "parent"];</code>
@@ -899,7 +1208,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The lite topics to begin with.
+     * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+     * has at most 10,000 unless the server is set otherwise.
      * </pre>
      *
      * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -912,7 +1222,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The lite topics to begin with.
+     * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+     * has at most 10,000 unless the server is set otherwise.
      * </pre>
      *
      * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -923,7 +1234,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The lite topics to begin with.
+     * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+     * has at most 10,000 unless the server is set otherwise.
      * </pre>
      *
      * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -935,7 +1247,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The lite topics to begin with.
+     * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+     * has at most 10,000 unless the server is set otherwise.
      * </pre>
      *
      * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -948,7 +1261,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The lite topics to begin with.
+     * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+     * has at most 10,000 unless the server is set otherwise.
      * </pre>
      *
      * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -967,7 +1281,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The lite topics to begin with.
+     * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+     * has at most 10,000 unless the server is set otherwise.
      * </pre>
      *
      * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -985,7 +1300,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The lite topics to begin with.
+     * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+     * has at most 10,000 unless the server is set otherwise.
      * </pre>
      *
      * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -1003,7 +1319,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The lite topics to begin with.
+     * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+     * has at most 10,000 unless the server is set otherwise.
      * </pre>
      *
      * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -1018,7 +1335,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The lite topics to begin with.
+     * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+     * has at most 10,000 unless the server is set otherwise.
      * </pre>
      *
      * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -1039,7 +1357,7 @@ private static final long serialVersionUID = 0L;
     private int maxInFlight_ ;
     /**
      * <pre>
-     * As in Open.
+     * How many events of each lite topic may be in flight; else as in Open.
      * </pre>
      *
      * <code>optional int32 max_in_flight = 4 [json_name = "maxInFlight"];</code>
@@ -1051,7 +1369,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * As in Open.
+     * How many events of each lite topic may be in flight; else as in Open.
      * </pre>
      *
      * <code>optional int32 max_in_flight = 4 [json_name = "maxInFlight"];</code>
@@ -1063,7 +1381,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * As in Open.
+     * How many events of each lite topic may be in flight; else as in Open.
      * </pre>
      *
      * <code>optional int32 max_in_flight = 4 [json_name = "maxInFlight"];</code>
@@ -1079,7 +1397,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * As in Open.
+     * How many events of each lite topic may be in flight; else as in Open.
      * </pre>
      *
      * <code>optional int32 max_in_flight = 4 [json_name = "maxInFlight"];</code>
@@ -1245,6 +1563,314 @@ private static final long serialVersionUID = 0L;
         ackTimeout_ = null;
       }
       return ackTimeoutBuilder_;
+    }
+
+    private boolean ordered_ ;
+    /**
+     * <pre>
+     * An event is delivered only once the one before it in its lite topic is
+     * finished, retries included. False: events come in order, as many as the
+     * window holds, and what is retried comes behind what was sent since. It
+     * belongs to the client and the parent, like the settings of a Subscription.
+     * </pre>
+     *
+     * <code>bool ordered = 6 [json_name = "ordered"];</code>
+     * @return The ordered.
+     */
+    @java.lang.Override
+    public boolean getOrdered() {
+      return ordered_;
+    }
+    /**
+     * <pre>
+     * An event is delivered only once the one before it in its lite topic is
+     * finished, retries included. False: events come in order, as many as the
+     * window holds, and what is retried comes behind what was sent since. It
+     * belongs to the client and the parent, like the settings of a Subscription.
+     * </pre>
+     *
+     * <code>bool ordered = 6 [json_name = "ordered"];</code>
+     * @param value The ordered to set.
+     * @return This builder for chaining.
+     */
+    public Builder setOrdered(boolean value) {
+
+      ordered_ = value;
+      bitField0_ |= 0x00000020;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * An event is delivered only once the one before it in its lite topic is
+     * finished, retries included. False: events come in order, as many as the
+     * window holds, and what is retried comes behind what was sent since. It
+     * belongs to the client and the parent, like the settings of a Subscription.
+     * </pre>
+     *
+     * <code>bool ordered = 6 [json_name = "ordered"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearOrdered() {
+      bitField0_ = (bitField0_ & ~0x00000020);
+      ordered_ = false;
+      onChanged();
+      return this;
+    }
+
+    private long maxInFlightBytes_ ;
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>optional int64 max_in_flight_bytes = 7 [json_name = "maxInFlightBytes"];</code>
+     * @return Whether the maxInFlightBytes field is set.
+     */
+    @java.lang.Override
+    public boolean hasMaxInFlightBytes() {
+      return ((bitField0_ & 0x00000040) != 0);
+    }
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>optional int64 max_in_flight_bytes = 7 [json_name = "maxInFlightBytes"];</code>
+     * @return The maxInFlightBytes.
+     */
+    @java.lang.Override
+    public long getMaxInFlightBytes() {
+      return maxInFlightBytes_;
+    }
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>optional int64 max_in_flight_bytes = 7 [json_name = "maxInFlightBytes"];</code>
+     * @param value The maxInFlightBytes to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxInFlightBytes(long value) {
+
+      maxInFlightBytes_ = value;
+      bitField0_ |= 0x00000040;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>optional int64 max_in_flight_bytes = 7 [json_name = "maxInFlightBytes"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxInFlightBytes() {
+      bitField0_ = (bitField0_ & ~0x00000040);
+      maxInFlightBytes_ = 0L;
+      onChanged();
+      return this;
+    }
+
+    private int maxMessageBytes_ ;
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>int32 max_message_bytes = 8 [json_name = "maxMessageBytes"];</code>
+     * @return The maxMessageBytes.
+     */
+    @java.lang.Override
+    public int getMaxMessageBytes() {
+      return maxMessageBytes_;
+    }
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>int32 max_message_bytes = 8 [json_name = "maxMessageBytes"];</code>
+     * @param value The maxMessageBytes to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxMessageBytes(int value) {
+
+      maxMessageBytes_ = value;
+      bitField0_ |= 0x00000080;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>int32 max_message_bytes = 8 [json_name = "maxMessageBytes"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxMessageBytes() {
+      bitField0_ = (bitField0_ & ~0x00000080);
+      maxMessageBytes_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private com.google.protobuf.MapField<
+        java.lang.String, java.lang.String> labels_;
+    private com.google.protobuf.MapField<java.lang.String, java.lang.String>
+        internalGetLabels() {
+      if (labels_ == null) {
+        return com.google.protobuf.MapField.emptyMapField(
+            LabelsDefaultEntryHolder.defaultEntry);
+      }
+      return labels_;
+    }
+    private com.google.protobuf.MapField<java.lang.String, java.lang.String>
+        internalGetMutableLabels() {
+      if (labels_ == null) {
+        labels_ = com.google.protobuf.MapField.newMapField(
+            LabelsDefaultEntryHolder.defaultEntry);
+      }
+      if (!labels_.isMutable()) {
+        labels_ = labels_.copy();
+      }
+      bitField0_ |= 0x00000100;
+      onChanged();
+      return labels_;
+    }
+    public int getLabelsCount() {
+      return internalGetLabels().getMap().size();
+    }
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+     */
+    @java.lang.Override
+    public boolean containsLabels(
+        java.lang.String key) {
+      java.util.Objects.requireNonNull(key, "map key");
+      return internalGetLabels().getMap().containsKey(key);
+    }
+    /**
+     * Use {@link #getLabelsMap()} instead.
+     */
+    @java.lang.Override
+    @java.lang.Deprecated
+    public java.util.Map<java.lang.String, java.lang.String> getLabels() {
+      return getLabelsMap();
+    }
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+     */
+    @java.lang.Override
+    public java.util.Map<java.lang.String, java.lang.String> getLabelsMap() {
+      return internalGetLabels().getMap();
+    }
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+     */
+    @java.lang.Override
+    public /* nullable */
+java.lang.String getLabelsOrDefault(
+        java.lang.String key,
+        /* nullable */
+java.lang.String defaultValue) {
+      java.util.Objects.requireNonNull(key, "map key");
+      java.util.Map<java.lang.String, java.lang.String> map =
+          internalGetLabels().getMap();
+      return map.containsKey(key) ? map.get(key) : defaultValue;
+    }
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+     */
+    @java.lang.Override
+    public java.lang.String getLabelsOrThrow(
+        java.lang.String key) {
+      java.util.Objects.requireNonNull(key, "map key");
+      java.util.Map<java.lang.String, java.lang.String> map =
+          internalGetLabels().getMap();
+      if (!map.containsKey(key)) {
+        throw new java.lang.IllegalArgumentException();
+      }
+      return map.get(key);
+    }
+    public Builder clearLabels() {
+      bitField0_ = (bitField0_ & ~0x00000100);
+      internalGetMutableLabels().getMutableMap()
+          .clear();
+      return this;
+    }
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+     */
+    public Builder removeLabels(
+        java.lang.String key) {
+      java.util.Objects.requireNonNull(key, "map key");
+      internalGetMutableLabels().getMutableMap()
+          .remove(key);
+      return this;
+    }
+    /**
+     * Use alternate mutation accessors instead.
+     */
+    @java.lang.Deprecated
+    public java.util.Map<java.lang.String, java.lang.String>
+        getMutableLabels() {
+      bitField0_ |= 0x00000100;
+      return internalGetMutableLabels().getMutableMap();
+    }
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+     */
+    public Builder putLabels(
+        java.lang.String key,
+        java.lang.String value) {
+      java.util.Objects.requireNonNull(key, "map key");
+      java.util.Objects.requireNonNull(value, "map value");
+      internalGetMutableLabels().getMutableMap()
+          .put(key, value);
+      bitField0_ |= 0x00000100;
+      return this;
+    }
+    /**
+     * <pre>
+     * As in Open.
+     * </pre>
+     *
+     * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+     */
+    public Builder putAllLabels(
+        java.util.Map<java.lang.String, java.lang.String> values) {
+      internalGetMutableLabels().getMutableMap()
+          .putAll(values);
+      bitField0_ |= 0x00000100;
+      return this;
     }
 
     // @@protoc_insertion_point(builder_scope:ackmesh.v1.OpenLite)

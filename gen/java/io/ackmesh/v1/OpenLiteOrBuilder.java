@@ -12,7 +12,7 @@ public interface OpenLiteOrBuilder extends
 
   /**
    * <pre>
-   * As in Open.
+   * As in Open: progress is kept under this name.
    * </pre>
    *
    * <code>string client_id = 1 [json_name = "clientId"];</code>
@@ -21,7 +21,7 @@ public interface OpenLiteOrBuilder extends
   java.lang.String getClientId();
   /**
    * <pre>
-   * As in Open.
+   * As in Open: progress is kept under this name.
    * </pre>
    *
    * <code>string client_id = 1 [json_name = "clientId"];</code>
@@ -32,7 +32,7 @@ public interface OpenLiteOrBuilder extends
 
   /**
    * <pre>
-   * The parent topic.
+   * The parent topic, of type LITE.
    * </pre>
    *
    * <code>string parent = 2 [json_name = "parent"];</code>
@@ -41,7 +41,7 @@ public interface OpenLiteOrBuilder extends
   java.lang.String getParent();
   /**
    * <pre>
-   * The parent topic.
+   * The parent topic, of type LITE.
    * </pre>
    *
    * <code>string parent = 2 [json_name = "parent"];</code>
@@ -52,7 +52,8 @@ public interface OpenLiteOrBuilder extends
 
   /**
    * <pre>
-   * The lite topics to begin with.
+   * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+   * has at most 10,000 unless the server is set otherwise.
    * </pre>
    *
    * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -62,7 +63,8 @@ public interface OpenLiteOrBuilder extends
       getLitesList();
   /**
    * <pre>
-   * The lite topics to begin with.
+   * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+   * has at most 10,000 unless the server is set otherwise.
    * </pre>
    *
    * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -71,7 +73,8 @@ public interface OpenLiteOrBuilder extends
   int getLitesCount();
   /**
    * <pre>
-   * The lite topics to begin with.
+   * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+   * has at most 10,000 unless the server is set otherwise.
    * </pre>
    *
    * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -81,7 +84,8 @@ public interface OpenLiteOrBuilder extends
   java.lang.String getLites(int index);
   /**
    * <pre>
-   * The lite topics to begin with.
+   * The lite topics to begin with; may be empty, ChangeLite adds more. A stream
+   * has at most 10,000 unless the server is set otherwise.
    * </pre>
    *
    * <code>repeated string lites = 3 [json_name = "lites"];</code>
@@ -93,7 +97,7 @@ public interface OpenLiteOrBuilder extends
 
   /**
    * <pre>
-   * As in Open.
+   * How many events of each lite topic may be in flight; else as in Open.
    * </pre>
    *
    * <code>optional int32 max_in_flight = 4 [json_name = "maxInFlight"];</code>
@@ -102,7 +106,7 @@ public interface OpenLiteOrBuilder extends
   boolean hasMaxInFlight();
   /**
    * <pre>
-   * As in Open.
+   * How many events of each lite topic may be in flight; else as in Open.
    * </pre>
    *
    * <code>optional int32 max_in_flight = 4 [json_name = "maxInFlight"];</code>
@@ -136,4 +140,100 @@ public interface OpenLiteOrBuilder extends
    * <code>.google.protobuf.Duration ack_timeout = 5 [json_name = "ackTimeout"];</code>
    */
   com.google.protobuf.DurationOrBuilder getAckTimeoutOrBuilder();
+
+  /**
+   * <pre>
+   * An event is delivered only once the one before it in its lite topic is
+   * finished, retries included. False: events come in order, as many as the
+   * window holds, and what is retried comes behind what was sent since. It
+   * belongs to the client and the parent, like the settings of a Subscription.
+   * </pre>
+   *
+   * <code>bool ordered = 6 [json_name = "ordered"];</code>
+   * @return The ordered.
+   */
+  boolean getOrdered();
+
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>optional int64 max_in_flight_bytes = 7 [json_name = "maxInFlightBytes"];</code>
+   * @return Whether the maxInFlightBytes field is set.
+   */
+  boolean hasMaxInFlightBytes();
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>optional int64 max_in_flight_bytes = 7 [json_name = "maxInFlightBytes"];</code>
+   * @return The maxInFlightBytes.
+   */
+  long getMaxInFlightBytes();
+
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>int32 max_message_bytes = 8 [json_name = "maxMessageBytes"];</code>
+   * @return The maxMessageBytes.
+   */
+  int getMaxMessageBytes();
+
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+   */
+  int getLabelsCount();
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+   */
+  boolean containsLabels(
+      java.lang.String key);
+  /**
+   * Use {@link #getLabelsMap()} instead.
+   */
+  @java.lang.Deprecated
+  java.util.Map<java.lang.String, java.lang.String>
+  getLabels();
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+   */
+  java.util.Map<java.lang.String, java.lang.String>
+  getLabelsMap();
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+   */
+  /* nullable */
+java.lang.String getLabelsOrDefault(
+      java.lang.String key,
+      /* nullable */
+java.lang.String defaultValue);
+  /**
+   * <pre>
+   * As in Open.
+   * </pre>
+   *
+   * <code>map&lt;string, string&gt; labels = 9 [json_name = "labels"];</code>
+   */
+  java.lang.String getLabelsOrThrow(
+      java.lang.String key);
 }

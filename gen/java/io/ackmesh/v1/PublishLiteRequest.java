@@ -60,7 +60,7 @@ private static final long serialVersionUID = 0L;
   private volatile java.lang.Object parent_ = "";
   /**
    * <pre>
-   * The parent topic.
+   * The parent topic, of type LITE.
    * </pre>
    *
    * <code>string parent = 1 [json_name = "parent"];</code>
@@ -81,7 +81,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * The parent topic.
+   * The parent topic, of type LITE.
    * </pre>
    *
    * <code>string parent = 1 [json_name = "parent"];</code>
@@ -154,7 +154,7 @@ private static final long serialVersionUID = 0L;
   private java.util.List<io.ackmesh.v1.EventMeshFrame> events_;
   /**
    * <pre>
-   * At least one.
+   * At least one, at most 10,000 and 64 MiB together. They keep their order.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -165,7 +165,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * At least one.
+   * At least one, at most 10,000 and 64 MiB together. They keep their order.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -177,7 +177,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * At least one.
+   * At least one, at most 10,000 and 64 MiB together. They keep their order.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -188,7 +188,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * At least one.
+   * At least one, at most 10,000 and 64 MiB together. They keep their order.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -199,7 +199,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * At least one.
+   * At least one, at most 10,000 and 64 MiB together. They keep their order.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -614,7 +614,7 @@ private static final long serialVersionUID = 0L;
     private java.lang.Object parent_ = "";
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 1 [json_name = "parent"];</code>
@@ -634,7 +634,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 1 [json_name = "parent"];</code>
@@ -655,7 +655,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 1 [json_name = "parent"];</code>
@@ -672,7 +672,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 1 [json_name = "parent"];</code>
@@ -686,7 +686,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * The parent topic.
+     * The parent topic, of type LITE.
      * </pre>
      *
      * <code>string parent = 1 [json_name = "parent"];</code>
@@ -809,7 +809,7 @@ private static final long serialVersionUID = 0L;
 
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -823,7 +823,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -837,7 +837,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -851,7 +851,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -870,7 +870,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -888,7 +888,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -906,7 +906,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -925,7 +925,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -943,7 +943,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -961,7 +961,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -980,7 +980,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -997,7 +997,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -1014,7 +1014,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -1025,7 +1025,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -1039,7 +1039,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -1054,7 +1054,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -1065,7 +1065,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -1077,7 +1077,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * At least one.
+     * At least one, at most 10,000 and 64 MiB together. They keep their order.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>

@@ -12,7 +12,7 @@ public interface PublishLiteRequestOrBuilder extends
 
   /**
    * <pre>
-   * The parent topic.
+   * The parent topic, of type LITE.
    * </pre>
    *
    * <code>string parent = 1 [json_name = "parent"];</code>
@@ -21,7 +21,7 @@ public interface PublishLiteRequestOrBuilder extends
   java.lang.String getParent();
   /**
    * <pre>
-   * The parent topic.
+   * The parent topic, of type LITE.
    * </pre>
    *
    * <code>string parent = 1 [json_name = "parent"];</code>
@@ -52,7 +52,7 @@ public interface PublishLiteRequestOrBuilder extends
 
   /**
    * <pre>
-   * At least one.
+   * At least one, at most 10,000 and 64 MiB together. They keep their order.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -61,7 +61,7 @@ public interface PublishLiteRequestOrBuilder extends
       getEventsList();
   /**
    * <pre>
-   * At least one.
+   * At least one, at most 10,000 and 64 MiB together. They keep their order.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -69,7 +69,7 @@ public interface PublishLiteRequestOrBuilder extends
   io.ackmesh.v1.EventMeshFrame getEvents(int index);
   /**
    * <pre>
-   * At least one.
+   * At least one, at most 10,000 and 64 MiB together. They keep their order.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -77,7 +77,7 @@ public interface PublishLiteRequestOrBuilder extends
   int getEventsCount();
   /**
    * <pre>
-   * At least one.
+   * At least one, at most 10,000 and 64 MiB together. They keep their order.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>
@@ -86,7 +86,7 @@ public interface PublishLiteRequestOrBuilder extends
       getEventsOrBuilderList();
   /**
    * <pre>
-   * At least one.
+   * At least one, at most 10,000 and 64 MiB together. They keep their order.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.EventMeshFrame events = 3 [json_name = "events"];</code>

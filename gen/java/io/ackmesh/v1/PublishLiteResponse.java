@@ -58,7 +58,7 @@ private static final long serialVersionUID = 0L;
   private java.util.List<io.ackmesh.v1.PublishedEvent> events_;
   /**
    * <pre>
-   * One for each event, in order.
+   * One for each event, in order. PublishedEvent.partition is the lite topic.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -69,7 +69,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * One for each event, in order.
+   * One for each event, in order. PublishedEvent.partition is the lite topic.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -81,7 +81,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * One for each event, in order.
+   * One for each event, in order. PublishedEvent.partition is the lite topic.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -92,7 +92,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * One for each event, in order.
+   * One for each event, in order. PublishedEvent.partition is the lite topic.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -103,7 +103,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * One for each event, in order.
+   * One for each event, in order. PublishedEvent.partition is the lite topic.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -481,7 +481,7 @@ private static final long serialVersionUID = 0L;
 
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -495,7 +495,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -509,7 +509,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -523,7 +523,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -542,7 +542,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -560,7 +560,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -578,7 +578,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -597,7 +597,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -615,7 +615,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -633,7 +633,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -652,7 +652,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -669,7 +669,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -686,7 +686,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -697,7 +697,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -711,7 +711,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -726,7 +726,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -737,7 +737,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -749,7 +749,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order.
+     * One for each event, in order. PublishedEvent.partition is the lite topic.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>

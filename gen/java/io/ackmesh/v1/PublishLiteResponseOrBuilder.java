@@ -12,7 +12,7 @@ public interface PublishLiteResponseOrBuilder extends
 
   /**
    * <pre>
-   * One for each event, in order.
+   * One for each event, in order. PublishedEvent.partition is the lite topic.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -21,7 +21,7 @@ public interface PublishLiteResponseOrBuilder extends
       getEventsList();
   /**
    * <pre>
-   * One for each event, in order.
+   * One for each event, in order. PublishedEvent.partition is the lite topic.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -29,7 +29,7 @@ public interface PublishLiteResponseOrBuilder extends
   io.ackmesh.v1.PublishedEvent getEvents(int index);
   /**
    * <pre>
-   * One for each event, in order.
+   * One for each event, in order. PublishedEvent.partition is the lite topic.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -37,7 +37,7 @@ public interface PublishLiteResponseOrBuilder extends
   int getEventsCount();
   /**
    * <pre>
-   * One for each event, in order.
+   * One for each event, in order. PublishedEvent.partition is the lite topic.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -46,7 +46,7 @@ public interface PublishLiteResponseOrBuilder extends
       getEventsOrBuilderList();
   /**
    * <pre>
-   * One for each event, in order.
+   * One for each event, in order. PublishedEvent.partition is the lite topic.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>

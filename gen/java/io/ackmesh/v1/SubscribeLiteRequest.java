@@ -62,6 +62,7 @@ private static final long serialVersionUID = 0L;
     ACK(2),
     NACK(3),
     CHANGE(4),
+    EXTEND(5),
     KIND_NOT_SET(0);
     private final int value;
     private KindCase(int value) {
@@ -83,6 +84,7 @@ private static final long serialVersionUID = 0L;
         case 2: return ACK;
         case 3: return NACK;
         case 4: return CHANGE;
+        case 5: return EXTEND;
         case 0: return KIND_NOT_SET;
         default: return null;
       }
@@ -270,6 +272,49 @@ private static final long serialVersionUID = 0L;
     return io.ackmesh.v1.ChangeLite.getDefaultInstance();
   }
 
+  public static final int EXTEND_FIELD_NUMBER = 5;
+  /**
+   * <pre>
+   * Moves the ack deadline of deliveries.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+   * @return Whether the extend field is set.
+   */
+  @java.lang.Override
+  public boolean hasExtend() {
+    return kindCase_ == 5;
+  }
+  /**
+   * <pre>
+   * Moves the ack deadline of deliveries.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+   * @return The extend.
+   */
+  @java.lang.Override
+  public io.ackmesh.v1.Extend getExtend() {
+    if (kindCase_ == 5) {
+       return (io.ackmesh.v1.Extend) kind_;
+    }
+    return io.ackmesh.v1.Extend.getDefaultInstance();
+  }
+  /**
+   * <pre>
+   * Moves the ack deadline of deliveries.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+   */
+  @java.lang.Override
+  public io.ackmesh.v1.ExtendOrBuilder getExtendOrBuilder() {
+    if (kindCase_ == 5) {
+       return (io.ackmesh.v1.Extend) kind_;
+    }
+    return io.ackmesh.v1.Extend.getDefaultInstance();
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -296,6 +341,9 @@ private static final long serialVersionUID = 0L;
     if (kindCase_ == 4) {
       output.writeMessage(4, (io.ackmesh.v1.ChangeLite) kind_);
     }
+    if (kindCase_ == 5) {
+      output.writeMessage(5, (io.ackmesh.v1.Extend) kind_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -315,6 +363,10 @@ private static final long serialVersionUID = 0L;
     if (kindCase_ == 4) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(4, (io.ackmesh.v1.ChangeLite) kind_);
+    }
+    if (kindCase_ == 5) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeMessageSize(5, (io.ackmesh.v1.Extend) kind_);
     }
     return size;
   }
@@ -358,6 +410,10 @@ private static final long serialVersionUID = 0L;
         if (!getChange()
             .equals(other.getChange())) return false;
         break;
+      case 5:
+        if (!getExtend()
+            .equals(other.getExtend())) return false;
+        break;
       case 0:
       default:
     }
@@ -388,6 +444,10 @@ private static final long serialVersionUID = 0L;
       case 4:
         hash = (37 * hash) + CHANGE_FIELD_NUMBER;
         hash = (53 * hash) + getChange().hashCode();
+        break;
+      case 5:
+        hash = (37 * hash) + EXTEND_FIELD_NUMBER;
+        hash = (53 * hash) + getExtend().hashCode();
         break;
       case 0:
       default:
@@ -539,6 +599,9 @@ private static final long serialVersionUID = 0L;
       if (changeBuilder_ != null) {
         changeBuilder_.clear();
       }
+      if (extendBuilder_ != null) {
+        extendBuilder_.clear();
+      }
       kindCase_ = 0;
       kind_ = null;
       return this;
@@ -596,6 +659,10 @@ private static final long serialVersionUID = 0L;
           changeBuilder_ != null) {
         result.kind_ = changeBuilder_.build();
       }
+      if (kindCase_ == 5 &&
+          extendBuilder_ != null) {
+        result.kind_ = extendBuilder_.build();
+      }
     }
 
     @java.lang.Override
@@ -625,6 +692,10 @@ private static final long serialVersionUID = 0L;
         }
         case CHANGE: {
           mergeChange(other.getChange());
+          break;
+        }
+        case EXTEND: {
+          mergeExtend(other.getExtend());
           break;
         }
         case KIND_NOT_SET: {
@@ -683,6 +754,13 @@ private static final long serialVersionUID = 0L;
               kindCase_ = 4;
               break;
             } // case 34
+            case 42: {
+              input.readMessage(
+                  internalGetExtendFieldBuilder().getBuilder(),
+                  extensionRegistry);
+              kindCase_ = 5;
+              break;
+            } // case 42
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -1417,6 +1495,182 @@ private static final long serialVersionUID = 0L;
       kindCase_ = 4;
       onChanged();
       return changeBuilder_;
+    }
+
+    private com.google.protobuf.SingleFieldBuilder<
+        io.ackmesh.v1.Extend, io.ackmesh.v1.Extend.Builder, io.ackmesh.v1.ExtendOrBuilder> extendBuilder_;
+    /**
+     * <pre>
+     * Moves the ack deadline of deliveries.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+     * @return Whether the extend field is set.
+     */
+    @java.lang.Override
+    public boolean hasExtend() {
+      return kindCase_ == 5;
+    }
+    /**
+     * <pre>
+     * Moves the ack deadline of deliveries.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+     * @return The extend.
+     */
+    @java.lang.Override
+    public io.ackmesh.v1.Extend getExtend() {
+      if (extendBuilder_ == null) {
+        if (kindCase_ == 5) {
+          return (io.ackmesh.v1.Extend) kind_;
+        }
+        return io.ackmesh.v1.Extend.getDefaultInstance();
+      } else {
+        if (kindCase_ == 5) {
+          return extendBuilder_.getMessage();
+        }
+        return io.ackmesh.v1.Extend.getDefaultInstance();
+      }
+    }
+    /**
+     * <pre>
+     * Moves the ack deadline of deliveries.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+     */
+    public Builder setExtend(io.ackmesh.v1.Extend value) {
+      if (extendBuilder_ == null) {
+        java.util.Objects.requireNonNull(value);
+        kind_ = value;
+        onChanged();
+      } else {
+        extendBuilder_.setMessage(value);
+      }
+      kindCase_ = 5;
+      return this;
+    }
+    /**
+     * <pre>
+     * Moves the ack deadline of deliveries.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+     */
+    public Builder setExtend(
+        io.ackmesh.v1.Extend.Builder builderForValue) {
+      if (extendBuilder_ == null) {
+        kind_ = builderForValue.build();
+        onChanged();
+      } else {
+        extendBuilder_.setMessage(builderForValue.build());
+      }
+      kindCase_ = 5;
+      return this;
+    }
+    /**
+     * <pre>
+     * Moves the ack deadline of deliveries.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+     */
+    public Builder mergeExtend(io.ackmesh.v1.Extend value) {
+      if (extendBuilder_ == null) {
+        if (kindCase_ == 5 &&
+            kind_ != io.ackmesh.v1.Extend.getDefaultInstance()) {
+          kind_ = io.ackmesh.v1.Extend.newBuilder((io.ackmesh.v1.Extend) kind_)
+              .mergeFrom(value).buildPartial();
+        } else {
+          kind_ = value;
+        }
+        onChanged();
+      } else {
+        if (kindCase_ == 5) {
+          extendBuilder_.mergeFrom(value);
+        } else {
+          extendBuilder_.setMessage(value);
+        }
+      }
+      kindCase_ = 5;
+      return this;
+    }
+    /**
+     * <pre>
+     * Moves the ack deadline of deliveries.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+     */
+    public Builder clearExtend() {
+      if (extendBuilder_ == null) {
+        if (kindCase_ == 5) {
+          kindCase_ = 0;
+          kind_ = null;
+          onChanged();
+        }
+      } else {
+        if (kindCase_ == 5) {
+          kindCase_ = 0;
+          kind_ = null;
+        }
+        extendBuilder_.clear();
+      }
+      return this;
+    }
+    /**
+     * <pre>
+     * Moves the ack deadline of deliveries.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+     */
+    public io.ackmesh.v1.Extend.Builder getExtendBuilder() {
+      return internalGetExtendFieldBuilder().getBuilder();
+    }
+    /**
+     * <pre>
+     * Moves the ack deadline of deliveries.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+     */
+    @java.lang.Override
+    public io.ackmesh.v1.ExtendOrBuilder getExtendOrBuilder() {
+      if ((kindCase_ == 5) && (extendBuilder_ != null)) {
+        return extendBuilder_.getMessageOrBuilder();
+      } else {
+        if (kindCase_ == 5) {
+          return (io.ackmesh.v1.Extend) kind_;
+        }
+        return io.ackmesh.v1.Extend.getDefaultInstance();
+      }
+    }
+    /**
+     * <pre>
+     * Moves the ack deadline of deliveries.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+     */
+    private com.google.protobuf.SingleFieldBuilder<
+        io.ackmesh.v1.Extend, io.ackmesh.v1.Extend.Builder, io.ackmesh.v1.ExtendOrBuilder> 
+        internalGetExtendFieldBuilder() {
+      if (extendBuilder_ == null) {
+        if (!(kindCase_ == 5)) {
+          kind_ = io.ackmesh.v1.Extend.getDefaultInstance();
+        }
+        extendBuilder_ = new com.google.protobuf.SingleFieldBuilder<
+            io.ackmesh.v1.Extend, io.ackmesh.v1.Extend.Builder, io.ackmesh.v1.ExtendOrBuilder>(
+                (io.ackmesh.v1.Extend) kind_,
+                getParentForChildren(),
+                isClean());
+        kind_ = null;
+      }
+      kindCase_ = 5;
+      onChanged();
+      return extendBuilder_;
     }
 
     // @@protoc_insertion_point(builder_scope:ackmesh.v1.SubscribeLiteRequest)

@@ -118,5 +118,32 @@ public interface SubscribeLiteRequestOrBuilder extends
    */
   io.ackmesh.v1.ChangeLiteOrBuilder getChangeOrBuilder();
 
+  /**
+   * <pre>
+   * Moves the ack deadline of deliveries.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+   * @return Whether the extend field is set.
+   */
+  boolean hasExtend();
+  /**
+   * <pre>
+   * Moves the ack deadline of deliveries.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+   * @return The extend.
+   */
+  io.ackmesh.v1.Extend getExtend();
+  /**
+   * <pre>
+   * Moves the ack deadline of deliveries.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.Extend extend = 5 [json_name = "extend"];</code>
+   */
+  io.ackmesh.v1.ExtendOrBuilder getExtendOrBuilder();
+
   io.ackmesh.v1.SubscribeLiteRequest.KindCase getKindCase();
 }

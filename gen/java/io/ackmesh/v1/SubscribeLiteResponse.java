@@ -62,6 +62,7 @@ private static final long serialVersionUID = 0L;
     DELIVERIES(2),
     ACK_RESULT(3),
     NOTICE(4),
+    CHANGED(5),
     KIND_NOT_SET(0);
     private final int value;
     private KindCase(int value) {
@@ -83,6 +84,7 @@ private static final long serialVersionUID = 0L;
         case 2: return DELIVERIES;
         case 3: return ACK_RESULT;
         case 4: return NOTICE;
+        case 5: return CHANGED;
         case 0: return KIND_NOT_SET;
         default: return null;
       }
@@ -101,7 +103,8 @@ private static final long serialVersionUID = 0L;
   public static final int OPENED_FIELD_NUMBER = 1;
   /**
    * <pre>
-   * Answers OpenLite.
+   * Answers OpenLite: a result for each lite topic, and where the client is in
+   * it; Position.topic is the parent, Position.partition the lite topic.
    * </pre>
    *
    * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -113,7 +116,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Answers OpenLite.
+   * Answers OpenLite: a result for each lite topic, and where the client is in
+   * it; Position.topic is the parent, Position.partition the lite topic.
    * </pre>
    *
    * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -128,7 +132,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Answers OpenLite.
+   * Answers OpenLite: a result for each lite topic, and where the client is in
+   * it; Position.topic is the parent, Position.partition the lite topic.
    * </pre>
    *
    * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -144,7 +149,7 @@ private static final long serialVersionUID = 0L;
   public static final int DELIVERIES_FIELD_NUMBER = 2;
   /**
    * <pre>
-   * Events; Run.partition is the lite topic.
+   * Events; Run.topic is the parent, Run.partition the lite topic.
    * </pre>
    *
    * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -156,7 +161,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Events; Run.partition is the lite topic.
+   * Events; Run.topic is the parent, Run.partition the lite topic.
    * </pre>
    *
    * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -171,7 +176,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Events; Run.partition is the lite topic.
+   * Events; Run.topic is the parent, Run.partition the lite topic.
    * </pre>
    *
    * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -270,6 +275,49 @@ private static final long serialVersionUID = 0L;
     return io.ackmesh.v1.Notice.getDefaultInstance();
   }
 
+  public static final int CHANGED_FIELD_NUMBER = 5;
+  /**
+   * <pre>
+   * Answers ChangeLite: a result for each lite topic that it names.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+   * @return Whether the changed field is set.
+   */
+  @java.lang.Override
+  public boolean hasChanged() {
+    return kindCase_ == 5;
+  }
+  /**
+   * <pre>
+   * Answers ChangeLite: a result for each lite topic that it names.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+   * @return The changed.
+   */
+  @java.lang.Override
+  public io.ackmesh.v1.Changed getChanged() {
+    if (kindCase_ == 5) {
+       return (io.ackmesh.v1.Changed) kind_;
+    }
+    return io.ackmesh.v1.Changed.getDefaultInstance();
+  }
+  /**
+   * <pre>
+   * Answers ChangeLite: a result for each lite topic that it names.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+   */
+  @java.lang.Override
+  public io.ackmesh.v1.ChangedOrBuilder getChangedOrBuilder() {
+    if (kindCase_ == 5) {
+       return (io.ackmesh.v1.Changed) kind_;
+    }
+    return io.ackmesh.v1.Changed.getDefaultInstance();
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -296,6 +344,9 @@ private static final long serialVersionUID = 0L;
     if (kindCase_ == 4) {
       output.writeMessage(4, (io.ackmesh.v1.Notice) kind_);
     }
+    if (kindCase_ == 5) {
+      output.writeMessage(5, (io.ackmesh.v1.Changed) kind_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -315,6 +366,10 @@ private static final long serialVersionUID = 0L;
     if (kindCase_ == 4) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(4, (io.ackmesh.v1.Notice) kind_);
+    }
+    if (kindCase_ == 5) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeMessageSize(5, (io.ackmesh.v1.Changed) kind_);
     }
     return size;
   }
@@ -358,6 +413,10 @@ private static final long serialVersionUID = 0L;
         if (!getNotice()
             .equals(other.getNotice())) return false;
         break;
+      case 5:
+        if (!getChanged()
+            .equals(other.getChanged())) return false;
+        break;
       case 0:
       default:
     }
@@ -388,6 +447,10 @@ private static final long serialVersionUID = 0L;
       case 4:
         hash = (37 * hash) + NOTICE_FIELD_NUMBER;
         hash = (53 * hash) + getNotice().hashCode();
+        break;
+      case 5:
+        hash = (37 * hash) + CHANGED_FIELD_NUMBER;
+        hash = (53 * hash) + getChanged().hashCode();
         break;
       case 0:
       default:
@@ -539,6 +602,9 @@ private static final long serialVersionUID = 0L;
       if (noticeBuilder_ != null) {
         noticeBuilder_.clear();
       }
+      if (changedBuilder_ != null) {
+        changedBuilder_.clear();
+      }
       kindCase_ = 0;
       kind_ = null;
       return this;
@@ -596,6 +662,10 @@ private static final long serialVersionUID = 0L;
           noticeBuilder_ != null) {
         result.kind_ = noticeBuilder_.build();
       }
+      if (kindCase_ == 5 &&
+          changedBuilder_ != null) {
+        result.kind_ = changedBuilder_.build();
+      }
     }
 
     @java.lang.Override
@@ -625,6 +695,10 @@ private static final long serialVersionUID = 0L;
         }
         case NOTICE: {
           mergeNotice(other.getNotice());
+          break;
+        }
+        case CHANGED: {
+          mergeChanged(other.getChanged());
           break;
         }
         case KIND_NOT_SET: {
@@ -683,6 +757,13 @@ private static final long serialVersionUID = 0L;
               kindCase_ = 4;
               break;
             } // case 34
+            case 42: {
+              input.readMessage(
+                  internalGetChangedFieldBuilder().getBuilder(),
+                  extensionRegistry);
+              kindCase_ = 5;
+              break;
+            } // case 42
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -719,7 +800,8 @@ private static final long serialVersionUID = 0L;
         io.ackmesh.v1.Opened, io.ackmesh.v1.Opened.Builder, io.ackmesh.v1.OpenedOrBuilder> openedBuilder_;
     /**
      * <pre>
-     * Answers OpenLite.
+     * Answers OpenLite: a result for each lite topic, and where the client is in
+     * it; Position.topic is the parent, Position.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -731,7 +813,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Answers OpenLite.
+     * Answers OpenLite: a result for each lite topic, and where the client is in
+     * it; Position.topic is the parent, Position.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -753,7 +836,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Answers OpenLite.
+     * Answers OpenLite: a result for each lite topic, and where the client is in
+     * it; Position.topic is the parent, Position.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -771,7 +855,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Answers OpenLite.
+     * Answers OpenLite: a result for each lite topic, and where the client is in
+     * it; Position.topic is the parent, Position.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -789,7 +874,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Answers OpenLite.
+     * Answers OpenLite: a result for each lite topic, and where the client is in
+     * it; Position.topic is the parent, Position.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -816,7 +902,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Answers OpenLite.
+     * Answers OpenLite: a result for each lite topic, and where the client is in
+     * it; Position.topic is the parent, Position.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -839,7 +926,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Answers OpenLite.
+     * Answers OpenLite: a result for each lite topic, and where the client is in
+     * it; Position.topic is the parent, Position.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -849,7 +937,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Answers OpenLite.
+     * Answers OpenLite: a result for each lite topic, and where the client is in
+     * it; Position.topic is the parent, Position.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -867,7 +956,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Answers OpenLite.
+     * Answers OpenLite: a result for each lite topic, and where the client is in
+     * it; Position.topic is the parent, Position.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -895,7 +985,7 @@ private static final long serialVersionUID = 0L;
         io.ackmesh.v1.Deliveries, io.ackmesh.v1.Deliveries.Builder, io.ackmesh.v1.DeliveriesOrBuilder> deliveriesBuilder_;
     /**
      * <pre>
-     * Events; Run.partition is the lite topic.
+     * Events; Run.topic is the parent, Run.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -907,7 +997,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Events; Run.partition is the lite topic.
+     * Events; Run.topic is the parent, Run.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -929,7 +1019,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Events; Run.partition is the lite topic.
+     * Events; Run.topic is the parent, Run.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -947,7 +1037,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Events; Run.partition is the lite topic.
+     * Events; Run.topic is the parent, Run.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -965,7 +1055,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Events; Run.partition is the lite topic.
+     * Events; Run.topic is the parent, Run.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -992,7 +1082,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Events; Run.partition is the lite topic.
+     * Events; Run.topic is the parent, Run.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -1015,7 +1105,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Events; Run.partition is the lite topic.
+     * Events; Run.topic is the parent, Run.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -1025,7 +1115,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Events; Run.partition is the lite topic.
+     * Events; Run.topic is the parent, Run.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -1043,7 +1133,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Events; Run.partition is the lite topic.
+     * Events; Run.topic is the parent, Run.partition the lite topic.
      * </pre>
      *
      * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -1417,6 +1507,182 @@ private static final long serialVersionUID = 0L;
       kindCase_ = 4;
       onChanged();
       return noticeBuilder_;
+    }
+
+    private com.google.protobuf.SingleFieldBuilder<
+        io.ackmesh.v1.Changed, io.ackmesh.v1.Changed.Builder, io.ackmesh.v1.ChangedOrBuilder> changedBuilder_;
+    /**
+     * <pre>
+     * Answers ChangeLite: a result for each lite topic that it names.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+     * @return Whether the changed field is set.
+     */
+    @java.lang.Override
+    public boolean hasChanged() {
+      return kindCase_ == 5;
+    }
+    /**
+     * <pre>
+     * Answers ChangeLite: a result for each lite topic that it names.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+     * @return The changed.
+     */
+    @java.lang.Override
+    public io.ackmesh.v1.Changed getChanged() {
+      if (changedBuilder_ == null) {
+        if (kindCase_ == 5) {
+          return (io.ackmesh.v1.Changed) kind_;
+        }
+        return io.ackmesh.v1.Changed.getDefaultInstance();
+      } else {
+        if (kindCase_ == 5) {
+          return changedBuilder_.getMessage();
+        }
+        return io.ackmesh.v1.Changed.getDefaultInstance();
+      }
+    }
+    /**
+     * <pre>
+     * Answers ChangeLite: a result for each lite topic that it names.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+     */
+    public Builder setChanged(io.ackmesh.v1.Changed value) {
+      if (changedBuilder_ == null) {
+        java.util.Objects.requireNonNull(value);
+        kind_ = value;
+        onChanged();
+      } else {
+        changedBuilder_.setMessage(value);
+      }
+      kindCase_ = 5;
+      return this;
+    }
+    /**
+     * <pre>
+     * Answers ChangeLite: a result for each lite topic that it names.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+     */
+    public Builder setChanged(
+        io.ackmesh.v1.Changed.Builder builderForValue) {
+      if (changedBuilder_ == null) {
+        kind_ = builderForValue.build();
+        onChanged();
+      } else {
+        changedBuilder_.setMessage(builderForValue.build());
+      }
+      kindCase_ = 5;
+      return this;
+    }
+    /**
+     * <pre>
+     * Answers ChangeLite: a result for each lite topic that it names.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+     */
+    public Builder mergeChanged(io.ackmesh.v1.Changed value) {
+      if (changedBuilder_ == null) {
+        if (kindCase_ == 5 &&
+            kind_ != io.ackmesh.v1.Changed.getDefaultInstance()) {
+          kind_ = io.ackmesh.v1.Changed.newBuilder((io.ackmesh.v1.Changed) kind_)
+              .mergeFrom(value).buildPartial();
+        } else {
+          kind_ = value;
+        }
+        onChanged();
+      } else {
+        if (kindCase_ == 5) {
+          changedBuilder_.mergeFrom(value);
+        } else {
+          changedBuilder_.setMessage(value);
+        }
+      }
+      kindCase_ = 5;
+      return this;
+    }
+    /**
+     * <pre>
+     * Answers ChangeLite: a result for each lite topic that it names.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+     */
+    public Builder clearChanged() {
+      if (changedBuilder_ == null) {
+        if (kindCase_ == 5) {
+          kindCase_ = 0;
+          kind_ = null;
+          onChanged();
+        }
+      } else {
+        if (kindCase_ == 5) {
+          kindCase_ = 0;
+          kind_ = null;
+        }
+        changedBuilder_.clear();
+      }
+      return this;
+    }
+    /**
+     * <pre>
+     * Answers ChangeLite: a result for each lite topic that it names.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+     */
+    public io.ackmesh.v1.Changed.Builder getChangedBuilder() {
+      return internalGetChangedFieldBuilder().getBuilder();
+    }
+    /**
+     * <pre>
+     * Answers ChangeLite: a result for each lite topic that it names.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+     */
+    @java.lang.Override
+    public io.ackmesh.v1.ChangedOrBuilder getChangedOrBuilder() {
+      if ((kindCase_ == 5) && (changedBuilder_ != null)) {
+        return changedBuilder_.getMessageOrBuilder();
+      } else {
+        if (kindCase_ == 5) {
+          return (io.ackmesh.v1.Changed) kind_;
+        }
+        return io.ackmesh.v1.Changed.getDefaultInstance();
+      }
+    }
+    /**
+     * <pre>
+     * Answers ChangeLite: a result for each lite topic that it names.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+     */
+    private com.google.protobuf.SingleFieldBuilder<
+        io.ackmesh.v1.Changed, io.ackmesh.v1.Changed.Builder, io.ackmesh.v1.ChangedOrBuilder> 
+        internalGetChangedFieldBuilder() {
+      if (changedBuilder_ == null) {
+        if (!(kindCase_ == 5)) {
+          kind_ = io.ackmesh.v1.Changed.getDefaultInstance();
+        }
+        changedBuilder_ = new com.google.protobuf.SingleFieldBuilder<
+            io.ackmesh.v1.Changed, io.ackmesh.v1.Changed.Builder, io.ackmesh.v1.ChangedOrBuilder>(
+                (io.ackmesh.v1.Changed) kind_,
+                getParentForChildren(),
+                isClean());
+        kind_ = null;
+      }
+      kindCase_ = 5;
+      onChanged();
+      return changedBuilder_;
     }
 
     // @@protoc_insertion_point(builder_scope:ackmesh.v1.SubscribeLiteResponse)

@@ -12,7 +12,8 @@ public interface SubscribeLiteResponseOrBuilder extends
 
   /**
    * <pre>
-   * Answers OpenLite.
+   * Answers OpenLite: a result for each lite topic, and where the client is in
+   * it; Position.topic is the parent, Position.partition the lite topic.
    * </pre>
    *
    * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -21,7 +22,8 @@ public interface SubscribeLiteResponseOrBuilder extends
   boolean hasOpened();
   /**
    * <pre>
-   * Answers OpenLite.
+   * Answers OpenLite: a result for each lite topic, and where the client is in
+   * it; Position.topic is the parent, Position.partition the lite topic.
    * </pre>
    *
    * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -30,7 +32,8 @@ public interface SubscribeLiteResponseOrBuilder extends
   io.ackmesh.v1.Opened getOpened();
   /**
    * <pre>
-   * Answers OpenLite.
+   * Answers OpenLite: a result for each lite topic, and where the client is in
+   * it; Position.topic is the parent, Position.partition the lite topic.
    * </pre>
    *
    * <code>.ackmesh.v1.Opened opened = 1 [json_name = "opened"];</code>
@@ -39,7 +42,7 @@ public interface SubscribeLiteResponseOrBuilder extends
 
   /**
    * <pre>
-   * Events; Run.partition is the lite topic.
+   * Events; Run.topic is the parent, Run.partition the lite topic.
    * </pre>
    *
    * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -48,7 +51,7 @@ public interface SubscribeLiteResponseOrBuilder extends
   boolean hasDeliveries();
   /**
    * <pre>
-   * Events; Run.partition is the lite topic.
+   * Events; Run.topic is the parent, Run.partition the lite topic.
    * </pre>
    *
    * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -57,7 +60,7 @@ public interface SubscribeLiteResponseOrBuilder extends
   io.ackmesh.v1.Deliveries getDeliveries();
   /**
    * <pre>
-   * Events; Run.partition is the lite topic.
+   * Events; Run.topic is the parent, Run.partition the lite topic.
    * </pre>
    *
    * <code>.ackmesh.v1.Deliveries deliveries = 2 [json_name = "deliveries"];</code>
@@ -117,6 +120,33 @@ public interface SubscribeLiteResponseOrBuilder extends
    * <code>.ackmesh.v1.Notice notice = 4 [json_name = "notice"];</code>
    */
   io.ackmesh.v1.NoticeOrBuilder getNoticeOrBuilder();
+
+  /**
+   * <pre>
+   * Answers ChangeLite: a result for each lite topic that it names.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+   * @return Whether the changed field is set.
+   */
+  boolean hasChanged();
+  /**
+   * <pre>
+   * Answers ChangeLite: a result for each lite topic that it names.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+   * @return The changed.
+   */
+  io.ackmesh.v1.Changed getChanged();
+  /**
+   * <pre>
+   * Answers ChangeLite: a result for each lite topic that it names.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.Changed changed = 5 [json_name = "changed"];</code>
+   */
+  io.ackmesh.v1.ChangedOrBuilder getChangedOrBuilder();
 
   io.ackmesh.v1.SubscribeLiteResponse.KindCase getKindCase();
 }

@@ -32,6 +32,7 @@ private static final long serialVersionUID = 0L;
     super(builder);
   }
   private SubscriptionResult() {
+    lite_ = "";
   }
 
   public static final com.google.protobuf.Descriptors.Descriptor
@@ -106,6 +107,55 @@ private static final long serialVersionUID = 0L;
     return status_ == null ? com.google.rpc.Status.getDefaultInstance() : status_;
   }
 
+  public static final int LITE_FIELD_NUMBER = 3;
+  @SuppressWarnings("serial")
+  private volatile java.lang.Object lite_ = "";
+  /**
+   * <pre>
+   * Lite.SubscribeLite only: the lite topic. Its id is the server's choice and
+   * is what Run.subscription and Notice.subscription say.
+   * </pre>
+   *
+   * <code>string lite = 3 [json_name = "lite"];</code>
+   * @return The lite.
+   */
+  @java.lang.Override
+  public java.lang.String getLite() {
+    java.lang.Object ref = lite_;
+    if (ref instanceof java.lang.String) {
+      return (java.lang.String) ref;
+    } else {
+      com.google.protobuf.ByteString bs = 
+          (com.google.protobuf.ByteString) ref;
+      java.lang.String s = bs.toStringUtf8();
+      lite_ = s;
+      return s;
+    }
+  }
+  /**
+   * <pre>
+   * Lite.SubscribeLite only: the lite topic. Its id is the server's choice and
+   * is what Run.subscription and Notice.subscription say.
+   * </pre>
+   *
+   * <code>string lite = 3 [json_name = "lite"];</code>
+   * @return The bytes for lite.
+   */
+  @java.lang.Override
+  public com.google.protobuf.ByteString
+      getLiteBytes() {
+    java.lang.Object ref = lite_;
+    if (ref instanceof java.lang.String) {
+      com.google.protobuf.ByteString b = 
+          com.google.protobuf.ByteString.copyFromUtf8(
+              (java.lang.String) ref);
+      lite_ = b;
+      return b;
+    } else {
+      return (com.google.protobuf.ByteString) ref;
+    }
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -126,6 +176,9 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000001) != 0)) {
       output.writeMessage(2, getStatus());
     }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(lite_)) {
+      com.google.protobuf.GeneratedMessage.writeString(output, 3, lite_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -137,6 +190,9 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000001) != 0)) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(2, getStatus());
+    }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(lite_)) {
+      size += com.google.protobuf.GeneratedMessage.computeStringSize(3, lite_);
     }
     return size;
   }
@@ -169,6 +225,8 @@ private static final long serialVersionUID = 0L;
       if (!getStatus()
           .equals(other.getStatus())) return false;
     }
+    if (!getLite()
+        .equals(other.getLite())) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -186,6 +244,8 @@ private static final long serialVersionUID = 0L;
       hash = (37 * hash) + STATUS_FIELD_NUMBER;
       hash = (53 * hash) + getStatus().hashCode();
     }
+    hash = (37 * hash) + LITE_FIELD_NUMBER;
+    hash = (53 * hash) + getLite().hashCode();
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -333,6 +393,7 @@ private static final long serialVersionUID = 0L;
         statusBuilder_.dispose();
         statusBuilder_ = null;
       }
+      lite_ = "";
       return this;
     }
 
@@ -376,6 +437,9 @@ private static final long serialVersionUID = 0L;
             : statusBuilder_.build();
         to_bitField0_ |= 0x00000001;
       }
+      if (((from_bitField0_ & 0x00000004) != 0)) {
+        result.lite_ = lite_;
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -396,6 +460,11 @@ private static final long serialVersionUID = 0L;
       }
       if (other.hasStatus()) {
         mergeStatus(other.getStatus());
+      }
+      if (!other.getLite().isEmpty()) {
+        lite_ = other.lite_;
+        bitField0_ |= 0x00000004;
+        onChanged();
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -433,6 +502,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000002;
               break;
             } // case 18
+            case 26: {
+              lite_ = input.readStringRequireUtf8();
+              bitField0_ |= 0x00000004;
+              break;
+            } // case 26
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -647,6 +721,103 @@ private static final long serialVersionUID = 0L;
         status_ = null;
       }
       return statusBuilder_;
+    }
+
+    private java.lang.Object lite_ = "";
+    /**
+     * <pre>
+     * Lite.SubscribeLite only: the lite topic. Its id is the server's choice and
+     * is what Run.subscription and Notice.subscription say.
+     * </pre>
+     *
+     * <code>string lite = 3 [json_name = "lite"];</code>
+     * @return The lite.
+     */
+    public java.lang.String getLite() {
+      java.lang.Object ref = lite_;
+      if (!(ref instanceof java.lang.String)) {
+        com.google.protobuf.ByteString bs =
+            (com.google.protobuf.ByteString) ref;
+        java.lang.String s = bs.toStringUtf8();
+        lite_ = s;
+        return s;
+      } else {
+        return (java.lang.String) ref;
+      }
+    }
+    /**
+     * <pre>
+     * Lite.SubscribeLite only: the lite topic. Its id is the server's choice and
+     * is what Run.subscription and Notice.subscription say.
+     * </pre>
+     *
+     * <code>string lite = 3 [json_name = "lite"];</code>
+     * @return The bytes for lite.
+     */
+    public com.google.protobuf.ByteString
+        getLiteBytes() {
+      java.lang.Object ref = lite_;
+      if (ref instanceof String) {
+        com.google.protobuf.ByteString b = 
+            com.google.protobuf.ByteString.copyFromUtf8(
+                (java.lang.String) ref);
+        lite_ = b;
+        return b;
+      } else {
+        return (com.google.protobuf.ByteString) ref;
+      }
+    }
+    /**
+     * <pre>
+     * Lite.SubscribeLite only: the lite topic. Its id is the server's choice and
+     * is what Run.subscription and Notice.subscription say.
+     * </pre>
+     *
+     * <code>string lite = 3 [json_name = "lite"];</code>
+     * @param value The lite to set.
+     * @return This builder for chaining.
+     */
+    public Builder setLite(
+        java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      lite_ = value;
+      bitField0_ |= 0x00000004;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Lite.SubscribeLite only: the lite topic. Its id is the server's choice and
+     * is what Run.subscription and Notice.subscription say.
+     * </pre>
+     *
+     * <code>string lite = 3 [json_name = "lite"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearLite() {
+      lite_ = getDefaultInstance().getLite();
+      bitField0_ = (bitField0_ & ~0x00000004);
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Lite.SubscribeLite only: the lite topic. Its id is the server's choice and
+     * is what Run.subscription and Notice.subscription say.
+     * </pre>
+     *
+     * <code>string lite = 3 [json_name = "lite"];</code>
+     * @param value The bytes for lite to set.
+     * @return This builder for chaining.
+     */
+    public Builder setLiteBytes(
+        com.google.protobuf.ByteString value) {
+      java.util.Objects.requireNonNull(value);
+      checkByteStringIsUtf8(value);
+      lite_ = value;
+      bitField0_ |= 0x00000004;
+      onChanged();
+      return this;
     }
 
     // @@protoc_insertion_point(builder_scope:ackmesh.v1.SubscriptionResult)

@@ -46,4 +46,26 @@ public interface SubscriptionResultOrBuilder extends
    * <code>.google.rpc.Status status = 2 [json_name = "status"];</code>
    */
   com.google.rpc.StatusOrBuilder getStatusOrBuilder();
+
+  /**
+   * <pre>
+   * Lite.SubscribeLite only: the lite topic. Its id is the server's choice and
+   * is what Run.subscription and Notice.subscription say.
+   * </pre>
+   *
+   * <code>string lite = 3 [json_name = "lite"];</code>
+   * @return The lite.
+   */
+  java.lang.String getLite();
+  /**
+   * <pre>
+   * Lite.SubscribeLite only: the lite topic. Its id is the server's choice and
+   * is what Run.subscription and Notice.subscription say.
+   * </pre>
+   *
+   * <code>string lite = 3 [json_name = "lite"];</code>
+   * @return The bytes for lite.
+   */
+  com.google.protobuf.ByteString
+      getLiteBytes();
 }

@@ -23,6 +23,7 @@ func (l *loop) commit(p *part, now time.Time) {
 	p.retryAt = time.Time{}
 	p.committing, p.left = true, false
 	v := p.m.Snapshot()
+	l.proof.remember(p, v.Position)
 	v.Log = p.log
 	v.Absent = p.absent(now)
 	p.inCommit = v

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ackmesh/ackmesh/offsetstore"
 	"github.com/ackmesh/ackmesh/storage"
 )
 
@@ -12,6 +13,9 @@ func (l *loop) outOfRange(rng *storage.RangeError, tail bool, now time.Time) {
 	if rng.Offset < rng.Min {
 		l.raise(rng.Min)
 	} else {
+		if !l.doubts { // what was read of it may be gone
+			l.proof.doubt(now)
+		}
 		l.above(rng, now)
 	}
 	if tail {
@@ -63,17 +67,19 @@ func (l *loop) above(rng *storage.RangeError, now time.Time) {
 }
 
 // believe ends the doubts about positions up to next: the log was read up to there.
-func (l *loop) believe(next int64) {
+func (l *loop) believe(next int64, now time.Time) {
 	if !l.doubts {
 		return
 	}
 	l.doubts = false
 	for _, p := range l.parts {
-		if p.m.NextNew() <= next {
+		if p.m.NextNew() <= next && !p.aboveSince.IsZero() {
 			p.aboveSince = time.Time{}
+			l.proof.suspect(p) // it may have been cut, and grown again
 		}
 		l.doubts = l.doubts || !p.aboveSince.IsZero()
 	}
+	l.proof.prove(now)
 }
 
 // corrected counts, logs and tells a correction.
@@ -100,7 +106,7 @@ func (l *loop) restart(p *part, epoch uint64, at int64, topicID string) {
 	}
 	p.burials.drop(p.key)
 	p.wide = nil
-	p.log.TopicID = topicID
+	p.log, p.unproven = offsetstore.LogID{TopicID: topicID}, false
 	p.marked = 0
 	l.touch(p)
 	l.enlist(p)

@@ -68,10 +68,11 @@ type loop struct {
 	spare   []event
 	cache   cache
 	tail    tailer
-	fetches map[int64]bool // catch-up reads under way, by start
-	fetchAt time.Time      // no catch-up read before, after an error
-	next    time.Time      // earliest deadline of all parts
-	doubts  bool           // a part's position is above the log's end, as far as is known
+	fetches map[int64]bool // catch-up reads under way, by start; false: not to be used
+	proof   proof
+	fetchAt time.Time // no catch-up read before, after an error
+	next    time.Time // earliest deadline of all parts
+	doubts  bool      // a part's position is above the log's end, as far as is known
 	undead  []undead
 	graves  []grave // dead letters to be written
 	digging int     // how many are being written
@@ -92,6 +93,7 @@ func newLoop(t *topic, partition string) *loop {
 		frozen:  map[offsetstore.Subscriber]*freeze{},
 		done:    make(chan struct{}),
 	}
+	l.proof = newProof(l)
 	l.tail = tailer{l: l, req: make(chan storage.PollRequest, 1), done: make(chan struct{})}
 	return l
 }
@@ -188,6 +190,7 @@ func (l *loop) turn(now time.Time) {
 		l.tick(now)
 	}
 	l.refetch(now)
+	l.proof.again(now)
 	l.revive(now)
 	l.serveReady(now)
 	l.settle(now)

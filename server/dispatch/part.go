@@ -38,6 +38,7 @@ type part struct {
 	aboveSince time.Time // the position is above the log's maximum since then
 	leftAt     time.Time // when the last stream left
 	left       bool      // the last stream has gone: commit when
+	unproven   bool      // nothing is delivered until the log was seen to be the one that log tells of
 	lost       bool      // what is not committed may be dropped: a commit failed and nobody is here
 }
 

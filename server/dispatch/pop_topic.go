@@ -180,11 +180,11 @@ func (d *Dispatcher) popValue(ctx context.Context, t *topic, sub *subscriber, kn
 	}
 	switch {
 	case !ok:
-		txn.Puts = []offsetstore.Put{{Key: key, Value: offsetstore.Value{Log: offsetstore.LogID{TopicID: id, LeaderEpoch: -1}}}}
+		txn.Puts = []offsetstore.Put{{Key: key, Value: offsetstore.Value{Log: offsetstore.LogID{TopicID: id}}}}
 	case v.Log.TopicID != id && v.Log.TopicID != "":
 		d.Metrics.Corrected.Add(1)
 		d.warn("topic was deleted and created again: what was known of its messages goes", "topic", t.name, "subscriber", sub.key.String())
-		next := offsetstore.Value{Epoch: v.Epoch + 1, Log: offsetstore.LogID{TopicID: id, LeaderEpoch: -1}}
+		next := offsetstore.Value{Epoch: v.Epoch + 1, Log: offsetstore.LogID{TopicID: id}}
 		txn.Puts = []offsetstore.Put{{Key: key, Value: next}}
 		if txn.Unsets, err = d.entryKeys(t.name, sub.key); err != nil {
 			return err

@@ -198,7 +198,7 @@ func (l *loop) rearmost() int64 {
 
 // fetch reads behind the tail for those who are there.
 func (l *loop) fetch(off int64) {
-	if l.fetches[off] || len(l.fetches) >= catchUps || l.mustWait() {
+	if _, busy := l.fetches[off]; busy || len(l.fetches) >= catchUps || l.mustWait() {
 		return
 	}
 	if time.Until(l.fetchAt) > 0 {
@@ -218,12 +218,14 @@ func (l *loop) fetch(off int64) {
 // arrived takes in what was read.
 func (l *loop) arrived(f *fetched, now time.Time) {
 	tail := f.req.Start == storage.Cursor
+	stale := f.req.TopicID != l.topicID // of a topic that was deleted since
 	if tail {
 		l.tail.busy = false
 	} else {
+		stale = stale || !l.fetches[f.req.Start]
 		delete(l.fetches, f.req.Start)
 	}
-	if f.req.TopicID != l.topicID { // of a topic that was deleted since
+	if stale {
 		l.d.freeBatch(f.batch)
 		l.feed()
 		return
@@ -234,7 +236,8 @@ func (l *loop) arrived(f *fetched, now time.Time) {
 		l.feed()
 		return
 	}
-	l.believe(f.batch.Next)
+	l.believe(f.batch.Next, now)
+	l.proof.arriving(f.batch, tail, now)
 	l.takeChunk(f, tail)
 	l.feed()
 }
@@ -298,6 +301,7 @@ func (l *loop) readError(f *fetched, tail bool, now time.Time) {
 		l.t.changed()
 		l.holdReads(tail, now.Add(readRetry))
 	default:
+		l.proof.shaken = l.proof.shaken || tail
 		l.readFailed("read", f.err)
 		l.holdReads(tail, now.Add(readRetry))
 	}

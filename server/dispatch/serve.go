@@ -32,7 +32,7 @@ const (
 // another turn at once.
 func (l *loop) serve(p *part, now time.Time) bool {
 	for range turnBatches {
-		if len(p.atts) == 0 || l.frozen[p.key.Subscriber] != nil {
+		if len(p.atts) == 0 || p.unproven || l.frozen[p.key.Subscriber] != nil {
 			return false
 		}
 		if l.d.blocked() {

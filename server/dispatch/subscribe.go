@@ -274,6 +274,7 @@ func (l *loop) open(sub *subscriber) (*part, error) {
 	}
 	l.pop.opened(p)
 	l.parts[sub.key] = p
+	l.proof.opened(p, time.Now())
 	l.touch(p)
 	return p, nil
 }

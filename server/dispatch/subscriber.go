@@ -299,7 +299,14 @@ func (d *Dispatcher) startIn(ctx context.Context, t *topic, sub *subscriber, par
 		}
 	}
 	next.High = next.Position
-	next.Log = offsetstore.LogID{TopicID: id, LeaderEpoch: -1}
+	next.Log = offsetstore.LogID{TopicID: id}
+	if next.Position > low {
+		before, err := d.printBefore(ctx, t.name, partition, next.Position)
+		if err != nil {
+			return nil, err
+		}
+		next.Log.Floor, next.Log.Top = before, before
+	}
 	return &offsetstore.Put{Key: key, Value: next}, nil
 }
 

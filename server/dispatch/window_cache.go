@@ -59,6 +59,20 @@ func (w *cache) find(off int64) *chunk {
 	return w.chunks[i]
 }
 
+// below is the record at the highest offset below next; nil: it is not in the
+// window. It does not count as a use.
+func (w *cache) below(next int64) *storage.Record {
+	i := sort.Search(len(w.chunks), func(i int) bool { return w.chunks[i].next >= next })
+	if i == len(w.chunks) || w.chunks[i].start >= next {
+		return nil
+	}
+	c := w.chunks[i]
+	if n := c.index(next); n > 0 {
+		return &c.batch.Records[n-1]
+	}
+	return nil
+}
+
 // covers tells whether off is in the window, without counting as a use.
 func (w *cache) covers(off int64) bool {
 	i := sort.Search(len(w.chunks), func(i int) bool { return w.chunks[i].next > off })

@@ -3,6 +3,7 @@
 package servertest
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -33,6 +34,8 @@ type Options struct {
 	Store   offsetstore.Store
 	// Wrap wraps the backend.
 	Wrap func(storage.Backend) storage.Backend
+	// Pipe is how many bytes a connection holds in each direction. Default 1 MiB.
+	Pipe int
 	// Log shows the server's log with the test's.
 	Log bool
 	// Real uses what Config says: an embedded log in Config.Data.
@@ -120,7 +123,8 @@ func StartParts(t testing.TB, o Options, edit func(*server.Parts)) *Instance {
 	if o.Config != nil {
 		o.Config(&cfg)
 	}
-	in := &Instance{t: t, token: string(cfg.Auth.AdminToken), lis: bufconn.Listen(1 << 20), admin: bufconn.Listen(1 << 20), done: make(chan error, 1)}
+	pipe := cmp.Or(o.Pipe, 1<<20)
+	in := &Instance{t: t, token: string(cfg.Auth.AdminToken), lis: bufconn.Listen(pipe), admin: bufconn.Listen(pipe), done: make(chan error, 1)}
 	parts := server.Parts{Listener: in.lis, AdminListener: in.admin, NoHTTP: true, Wrap: o.Wrap}
 	if !o.Real {
 		backend, store := o.Backend, o.Store

@@ -9,9 +9,11 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,14 +36,21 @@ const (
 	steps      = 120
 )
 
-// TestRandomHistories runs one history for each seed.
+// TestRandomHistories runs one history for each seed, as many at a time as there
+// are processors: a history has little to do in parallel.
 func TestRandomHistories(t *testing.T) {
-	for i := range *seeds {
-		seed := *first + uint64(i)
-		synctest.Test(t, func(t *testing.T) { newWorld(t, seed).run() })
-		if t.Failed() {
-			t.Fatalf("seed %d; -seed %d -seeds 1 runs it again", seed, seed)
-		}
+	var next atomic.Int64
+	for i := range runtime.GOMAXPROCS(0) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			for n := next.Add(1); n <= int64(*seeds); n = next.Add(1) {
+				seed := *first + uint64(n) - 1
+				synctest.Test(t, func(t *testing.T) { newWorld(t, seed).run() })
+				if t.Failed() {
+					t.Fatalf("seed %d; -seed %d -seeds 1 runs it again", seed, seed)
+				}
+			}
+		})
 	}
 }
 
@@ -59,7 +68,8 @@ type world struct {
 	next     uint64
 	resets   bool
 	buried   int64                      // dead letters of this instance, counted
-	graves   map[string]bool            // dead letters recorded
+	graves   map[string]bool            // ids of the dead letters recorded
+	dead     map[grave]bool             // the same, by what died
 	keys     map[uint64]string          // of each event
 	place    map[uint64]place           // of each published event
 	done     map[string]map[uint64]bool // by subscriber: answered DURABLE
@@ -72,6 +82,12 @@ type world struct {
 type place struct {
 	partition string
 	offset    int64
+}
+
+// grave is a record that is a dead letter of a subscriber.
+type grave struct {
+	subscriber string
+	place      place
 }
 
 // client is one client with one subscription.
@@ -123,11 +139,12 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 99)), rec: tracecheck.NewRecorder(0),
 		keys: map[uint64]string{}, place: map[uint64]place{},
-		graves: map[string]bool{}, done: map[string]map[uint64]bool{}, sent: map[string]map[string][]uint64{},
+		graves: map[string]bool{}, dead: map[grave]bool{}, done: map[string]map[uint64]bool{}, sent: map[string]map[string][]uint64{},
 		acked: map[string]map[uint64]int{}, attempts: map[string]int32{}, newest: map[uint64]int64{},
 	}
 	w.resets = w.rnd.IntN(2) == 0
 	w.o = servertest.Lasting(t)
+	w.o.Pipe = 64 << 10
 	w.start()
 	share := func(name, share string, ordered bool) {
 		w.clients = append(w.clients, &client{w: w, name: name, sub: &pb.Subscription{
@@ -196,6 +213,7 @@ func (w *world) bury() {
 	for _, l := range w.letters() {
 		if !w.graves[l.GetId()] {
 			w.graves[l.GetId()] = true
+			w.dead[grave{l.GetSubscriber(), place{l.GetPartition(), l.GetOffset()}}] = true
 			w.rec.Of(tracecheck.Dead, l.GetSubscriber(), l.GetPartition(), l.GetOffset())
 		}
 	}

@@ -112,21 +112,11 @@ func (w *world) inOrder(c *client, id uint64) {
 	}
 	for _, e := range bySub[key] {
 		p := w.place[e]
-		if e != id && p.partition == at.partition && p.offset < at.offset && !w.done[c.subscriber()][e] && w.acked[c.subscriber()][e] <= 0 && !w.dead(c.subscriber(), p) {
+		if e != id && p.partition == at.partition && p.offset < at.offset && !w.done[c.subscriber()][e] && w.acked[c.subscriber()][e] <= 0 && !w.dead[grave{c.subscriber(), p}] {
 			w.t.Errorf("seed %d: %s got offset %d of key %s while offset %d of it is unfinished", w.seed, c.subscriber(), at.offset, key, p.offset)
 		}
 	}
 	bySub[key] = append(bySub[key], id)
-}
-
-// dead tells whether a record is a dead letter of a subscriber.
-func (w *world) dead(sub string, p place) bool {
-	for _, l := range w.letters() {
-		if l.GetSubscriber() == sub && l.GetPartition() == p.partition && l.GetOffset() == p.offset {
-			return true
-		}
-	}
-	return false
 }
 
 func (w *world) letters() []*pb.DeadLetter {

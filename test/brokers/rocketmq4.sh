@@ -123,6 +123,12 @@ pid_of() { # DATADIR ROLE: its pid when it is alive and ours
   [ -n "$p" ] && tr '\0' '\n' <"/proc/$p/cmdline" 2>/dev/null | grep -qxF -- "-Drmq4.id=$1#$2" && echo "$p"
 }
 
+# A killed process has lost its command line, and its first thread, before its sockets: it is gone with its last thread.
+gone() {
+  [ -d "/proc/$1" ] || return 0
+  grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null && [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -le 1 ]
+}
+
 launch() { # DIR DATADIR ROLE MAINCLASS JVMFLAGS...
   local dir=$1 data=$2 role=$3 main=$4; shift 4
   [ ! -s "$data/$role.log" ] || mv "$data/$role.log" "$data/$role.log.1"
@@ -224,8 +230,7 @@ cmd_kill9() {
   [ $# = 2 ] || die "usage: kill9 DATADIR broker|namesrv"
   local data p; data=$(cd "$1" && pwd)
   p=$(pid_of "$data" "$2") || die "$2 is not running"
-  # its command line goes before its sockets do: wait until nothing but a zombie is left
-  kill -9 "$p"; while [ -d "/proc/$p" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$p/status" 2>/dev/null; do sleep 0.02; done
+  kill -9 "$p"; until gone "$p"; do sleep 0.02; done
 }
 
 cmd_status() {

@@ -11,7 +11,7 @@ MVN ?= mvn
 
 # Arguments for `make run` and `make bench`.
 ARGS ?=
-# The log of `make bench`: empty for the embedded one, or kafka.
+# The log of `make bench`: empty for the embedded one, or kafka, rocketmq4 or rocketmq5.
 BACKEND ?=
 # How long `make fuzz` stays on each target.
 FUZZTIME ?= 30s

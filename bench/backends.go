@@ -22,6 +22,8 @@ type backend struct {
 var backends = []*backend{
 	{name: "embedded", beside: "NATS JetStream", backlog: 400_000, scenarios: embeddedScenarios, gather: gatherEmbedded},
 	{name: "kafka", beside: "sarama's consumer, consumer group and producer", backlog: 1_000_000, scenarios: kafkaScenarios, gather: gatherKafka},
+	{name: "rocketmq4", beside: "Apache's push consumer and producer for Go", backlog: 200_000, scenarios: rocketmq4Scenarios, gather: gatherRocketMQ4},
+	{name: "rocketmq5", beside: "Apache's SimpleConsumer and producer for Go", backlog: 40_000, scenarios: rocketmq5Scenarios, gather: gatherRocketMQ5},
 }
 
 func backendNamed(name string) (*backend, error) {
@@ -57,6 +59,8 @@ const (
 	nameNATS   = "jetstream"
 	nameSarama = "sarama"
 	nameGroup  = "sarama-group"
+	nameApache = "apache-go"
+	nameBatch  = "apache-go-32"
 )
 
 // kafkaScenarios: a stored topic is read by all in turn.
@@ -66,5 +70,21 @@ var kafkaScenarios = []scenario{
 	{name: "catch-up-1", kind: load.CatchUp, clients: 1, targets: []target{
 		{phase: "catch-up", ratio: 0.8, to: nameSarama}, {phase: "catch-up", ratio: 1, to: nameGroup},
 	}},
+	{name: "live-1", kind: load.Live, clients: 1, targets: []target{{phase: "idle", p50: 10}}},
+}
+
+// rocketmq4Scenarios: as with Kafka.
+var rocketmq4Scenarios = []scenario{
+	{name: "publish-1", kind: load.Publish, clients: 1},
+	{name: "publish-8", kind: load.Publish, clients: 8},
+	{name: "catch-up-1", kind: load.CatchUp, clients: 1, targets: []target{{phase: "catch-up", ratio: 1.5, to: nameApache}}},
+	{name: "live-1", kind: load.Live, clients: 1, targets: []target{{phase: "idle", p50: 10}}},
+}
+
+// rocketmq5Scenarios: as with Kafka.
+var rocketmq5Scenarios = []scenario{
+	{name: "publish-1", kind: load.Publish, clients: 1},
+	{name: "publish-8", kind: load.Publish, clients: 8, targets: []target{{phase: "publish", ratio: 2, to: nameApache}}},
+	{name: "catch-up-1", kind: load.CatchUp, clients: 1, targets: []target{{phase: "catch-up", ratio: 1.5, to: nameApache}}},
 	{name: "live-1", kind: load.Live, clients: 1, targets: []target{{phase: "idle", p50: 10}}},
 }

@@ -27,7 +27,7 @@ func gatherKafka(ctx context.Context, w *workshop) error {
 		return err
 	}
 	b := newBroker(w, "kafka.sh", "Apache Kafka "+kafkaVersion,
-		"KAFKA_VERSION="+kafkaVersion, "KAFKA_JVM_OPTS=-XX:+UseG1GC", "KAFKA_HEAP=1g")
+		"KAFKA_VERSION="+kafkaVersion, "KAFKA_JVM_OPTS="+wholeCompiler, "KAFKA_HEAP=1g")
 	b.address = fmt.Sprintf("127.0.0.1:%d", port)
 	b.flags = []string{"--storage", "kafka", "--kafka.brokers", b.address}
 	b.makeTopic, b.dropTopic = b.makeKafkaTopic, b.dropKafkaTopic

@@ -148,7 +148,7 @@ func TestParseFlags(t *testing.T) {
 		"-quick -alone":    "",
 		"-only live-1":     "",
 		"-size 4 -rounds2": "flag",
-		"-backend files":   `"files": choose from embedded, kafka`,
+		"-backend files":   `"files": choose from embedded, kafka, rocketmq4, rocketmq5`,
 
 		"-backend kafka -only catch-up-1":  "",
 		"-backend kafka -only fan-out-100": `"fan-out-100"`,

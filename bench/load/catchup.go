@@ -1,6 +1,6 @@
 package load
 
-import "sync"
+import "errors"
 
 // fillers is how many clients store events at once.
 const fillers = 8
@@ -38,13 +38,13 @@ func (r *run) catchUp() error {
 		return err
 	}
 	if !r.spec.Unconfirmed {
-		if err := r.confirmed(read.all, topic, member(0)); err != nil {
+		if err := r.finished(topic, member(0)); err != nil {
 			return err
 		}
 	}
 	p, err := read.m.stop(read.n-read.before, &Histogram{})
 	r.result.Phases = append(r.result.Phases, p)
-	return err
+	return errors.Join(err, read.all.stop(r.ctx))
 }
 
 // reading is a catch-up under way.
@@ -78,19 +78,9 @@ func (c *reading) through() error {
 	return c.r.await("reading all", func() (bool, error) { return c.all.handled() >= c.n, nil })
 }
 
-// confirmed ends the subscriptions and waits until nothing is unfinished.
-func (r *run) confirmed(all *sinks, topic string, sub Sub) error {
-	errs := make([]error, len(all.list))
-	var wg sync.WaitGroup
-	for i, s := range all.list {
-		wg.Go(func() { errs[i] = s.sub.Stop(r.ctx) })
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
+// finished waits until nothing is unfinished. The subscriptions stand meanwhile:
+// a log that wants acks of its own gets them while somebody is there.
+func (r *run) finished(topic string, sub Sub) error {
 	return r.await("all acks", func() (bool, error) {
 		left, err := r.d.Unfinished(r.ctx, topic, sub)
 		return left == 0, err

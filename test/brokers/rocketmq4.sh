@@ -11,7 +11,7 @@
 #   rocketmq4.sh call    PORT CODE JSON   one request of the remoting protocol; prints the answer, fails unless its code is 0
 #
 # Settings: RMQ_VERSION (4.9.7), RMQ_NS_PORT (29876), RMQ_BROKER_PORT (30911; P-2 and P+1 are used too),
-# RMQ_BROKER_NAME (broker-a), RMQ_BROKER_HEAP (512m), RMQ_START_TIMEOUT (90 s), RMQ_BROKER_EXTRA (lines added to broker.conf), JAVA.
+# RMQ_BROKER_NAME (broker-a), RMQ_BROKER_HEAP (512m), RMQ_START_TIMEOUT (90 s), RMQ_JVM_OPTS (what starts soonest; -XX:+UseG1GC to measure), RMQ_BROKER_EXTRA (lines added to broker.conf), JAVA.
 set -euo pipefail
 
 VERSION=${RMQ_VERSION:-4.9.7}
@@ -134,7 +134,7 @@ launch() { # DIR DATADIR ROLE MAINCLASS JVMFLAGS...
   [ ! -s "$data/$role.log" ] || mv "$data/$role.log" "$data/$role.log.1"
   # without tls.server.mode=disabled each start makes RSA keys for a self-signed certificate, for seconds
   # fds 8 and 9 are locks: the JVM must not inherit them
-  env -u NAMESRV_ADDR ROCKETMQ_HOME="$dir" nohup "$JAVA" "-Drmq4.id=$data#$role" "-Duser.home=$data/home" -Dtls.server.mode=disabled $(java_flags) -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "$@" \
+  env -u NAMESRV_ADDR ROCKETMQ_HOME="$dir" nohup "$JAVA" "-Drmq4.id=$data#$role" "-Duser.home=$data/home" -Dtls.server.mode=disabled $(java_flags) ${RMQ_JVM_OPTS--XX:+UseSerialGC -XX:TieredStopAtLevel=1} "$@" \
     -cp "$dir/lib/*" "$main" -c "$data/$role.conf" >"$data/$role.log" 2>&1 </dev/null 8>&- 9>&- &
   echo $! >"$data/$role.pid"
   LAUNCHED+=("$role")

@@ -15,23 +15,25 @@ import (
 // MaxBody is the largest body of a message after it was decompressed.
 const MaxBody = 64 << 20
 
-// decompress decompresses a body; how are the bits of SysCompression. Errors:
-// ErrMalformed.
-func decompress(body []byte, how int) (out []byte, err error) {
+// decompress decompresses a body to so many bytes at most; how are the bits of
+// SysCompression. Errors: ErrMalformed.
+func decompress(body []byte, how, limit int) (out []byte, err error) {
 	name := "zlib"
 	switch how {
 	case 0, SysZlib:
 		var r io.ReadCloser
 		if r, err = zlib.NewReader(bytes.NewReader(body)); err == nil {
-			out, err = readBounded(r)
+			out, err = readBounded(r, limit)
 			err = errors.Join(err, r.Close())
 		}
 	case SysLZ4:
 		name = "lz4"
-		out, err = readBounded(lz4.NewReader(bytes.NewReader(body)))
+		out, err = readBounded(lz4.NewReader(bytes.NewReader(body)), limit)
 	case SysZSTD:
 		name = "zstd"
-		out, err = unzstd(body)
+		if out, err = unzstd(body); len(out) > limit {
+			out, err = nil, tooLong(limit)
+		}
 	default:
 		name, err = fmt.Sprintf("compression %d", how>>8), errors.New("it is not known")
 	}
@@ -41,14 +43,16 @@ func decompress(body []byte, how int) (out []byte, err error) {
 	return out, nil
 }
 
-func readBounded(r io.Reader) ([]byte, error) {
+func readBounded(r io.Reader, limit int) ([]byte, error) {
 	var buf bytes.Buffer
-	n, err := io.Copy(&buf, io.LimitReader(r, MaxBody+1))
-	if n > MaxBody {
-		return nil, fmt.Errorf("more than %d bytes", MaxBody)
+	n, err := io.Copy(&buf, io.LimitReader(r, int64(limit)+1))
+	if n > int64(limit) {
+		return nil, tooLong(limit)
 	}
 	return buf.Bytes(), err
 }
+
+func tooLong(limit int) error { return fmt.Errorf("more than %d bytes", limit) }
 
 // zstdDecoder serves all; one that only decodes whole blocks of memory has no
 // goroutine.

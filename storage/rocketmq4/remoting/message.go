@@ -216,7 +216,7 @@ func (m *Message) inflate() {
 	if m.SysFlag&SysCompressed == 0 {
 		return
 	}
-	body, err := decompress(m.Body, m.SysFlag&SysCompression)
+	body, err := decompress(m.Body, m.SysFlag&SysCompression, MaxBody)
 	if err != nil {
 		m.BodyErr = fmt.Errorf("body of the message at offset %d: %w", m.QueueOffset, err)
 		return

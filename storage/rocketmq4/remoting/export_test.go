@@ -1,0 +1,4 @@
+package remoting
+
+// Decompress is decompress.
+var Decompress = decompress

@@ -109,7 +109,7 @@ func (f *feed) confirmed(q *popped, now time.Time) {
 	f.metrics().PendingAcks.Add(-1)
 	q.state, q.forget = popConfirmed, now.Add(f.invisible)
 	f.recent = append(f.recent, q)
-	if !f.ordered() {
+	if !f.ordered() && f.byID[q.id] == q { // else it has been handed out as something new since
 		f.forgetEntry(q)
 	}
 }

@@ -223,10 +223,8 @@ func (f *feed) startOver(p *part, epoch uint64, topicID string) (held []*popped)
 		}
 	}
 	f.open, f.queue, f.changes = nil, nil, nil
-	for _, q := range f.recent {
-		delete(f.byID, q.id)
-	}
 	f.recent = nil
+	clear(f.byID) // what is handed out anew is none of those that wait for their broker ack
 	f.known, f.unset = map[string]popEntry{}, nil
 	f.alone = false
 	f.l.restart(p, epoch, f.seq, topicID)

@@ -59,6 +59,31 @@ func TestC73_ResetOnPop(t *testing.T) {
 	})
 }
 
+// TestC73_ResetBeforeBrokerAcks: what was acked before a reset, and is not yet
+// acked at the broker, is delivered anew like all the rest.
+func TestC73_ResetBeforeBrokerAcks(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
+		p := popping(t, 1)
+		s := Open(t, p.in.Mesh(), open("c", Sub("t", broadcast)))
+		Publish(t, p.in.Mesh(), "t", Numbers(20)...)
+		release := p.br.HoldAcks()
+		s.AckDurable(s.Take(20)[:10]...)
+		_, err := p.in.Admin().ResetOffset(context.Background(), &pb.ResetOffsetRequest{Topic: "t", Subscriber: "client/c", To: Earliest()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := s.Take(20)
+		wantOffsets(t, again, seq(0, 20))
+		s.AckDurable(again[:5]...)
+		release()
+		s.AckDurable(again[5:]...)
+		s.Quiet(time.Hour)
+		if n := p.entries(); n != 0 {
+			t.Fatalf("%d entries are left", n)
+		}
+	})
+}
+
 // TestC73_ResetNotPossible: where groups cannot be moved, a reset and an explicit
 // start are refused with the backend's name.
 func TestC73_ResetNotPossible(t *testing.T) {

@@ -26,6 +26,8 @@ const (
 	second = 300 * time.Millisecond
 	// failWait is how long all brokers must have failed until a Pop says so.
 	failWait = 3 * time.Second
+	// readyWait is how long a Pop waits for a proxy to know the consumer.
+	readyWait = 10 * time.Second
 	// Nack is the invisible time that gives a message back.
 	Nack = time.Second
 )
@@ -114,7 +116,7 @@ func (r *Receiver) Pop(ctx context.Context, most int, wait time.Duration) ([]*v2
 // prepare waits, for a while, until a proxy knows the consumer, and finds the
 // topic's brokers.
 func (r *Receiver) prepare(ctx context.Context) (*Route, error) {
-	bounded, cancel := context.WithTimeout(ctx, failWait)
+	bounded, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
 	if _, err := r.c.Ready(bounded); err != nil {
 		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {

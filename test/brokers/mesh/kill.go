@@ -30,9 +30,9 @@ func (s *suite) brokerIsKilled(t *testing.T) {
 	n := Start(t, s.at)
 	run := traffic.New(t, seed, maxAttempts, n.Dial)
 	run.Up()
-	run.Subscribe(traffic.SubscriberConfig{Client: "a", Topic: topic, Hoard: 5})
+	run.Subscribe(traffic.SubscriberConfig{Client: "a", Topic: topic})
 	for i := range 2 {
-		run.Subscribe(traffic.SubscriberConfig{Client: fmt.Sprint("s", i), Topic: topic, Share: "s", Hoard: 5})
+		run.Subscribe(traffic.SubscriberConfig{Client: fmt.Sprint("s", i), Topic: topic, Share: "s"})
 	}
 	s.await(ctx, t, n, run, func(c traffic.Counts) bool { return c.Streams == 3 && c.Opens == 0 })
 	for i := range 4 {

@@ -14,7 +14,6 @@ import (
 	memstore "github.com/ackmesh/ackmesh/offsetstore/memory"
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/embedded"
-	"github.com/ackmesh/ackmesh/storage/kafka"
 	"github.com/ackmesh/ackmesh/storage/memory"
 )
 
@@ -52,33 +51,6 @@ func (s *Server) openBackend(ctx context.Context) (storage.Backend, error) {
 		return s.openRocketMQ5()
 	}
 	return nil, fmt.Errorf("storage %q is unknown", s.cfg.Storage)
-}
-
-// openKafka connects to Kafka; the pull offsets are kept beside the ack offsets.
-func (s *Server) openKafka(ctx context.Context) (storage.Backend, error) {
-	k := s.cfg.Kafka
-	o := kafka.Options{
-		Dir: filepath.Join(s.cfg.Data, logDir), ClientID: "ackmesh",
-		AutoCreate: s.cfg.Topics.AutoCreate, Partitions: s.cfg.Topics.Partitions, Replicas: k.Replicas,
-		MaxRecordBytes: int(k.MaxRecord), ReadCommitted: k.ReadCommitted,
-		CheckpointInterval: orNever(s.cfg.Checkpoint.Interval), Logger: s.log,
-	}
-	o.Brokers = addresses(k.Brokers)
-	if k.Format == "cloudevents" {
-		o.Format = kafka.FormatCloudEvents
-	}
-	o.SASL = kafka.SASL{Mechanism: kafka.Mechanism(k.SASL.Mechanism), User: k.SASL.User, Password: string(k.SASL.Password)}
-	if k.TLS {
-		var err error
-		if o.TLS, err = brokerTLS("kafka.ca", k.CA); err != nil {
-			return nil, err
-		}
-	}
-	b, err := kafka.Open(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	return b, nil
 }
 
 // addresses takes a list with commas apart.

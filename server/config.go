@@ -100,40 +100,6 @@ type Config struct {
 	Keepalive KeepaliveConfig `key:"keepalive"`
 }
 
-// KafkaConfig says how to reach Kafka and how records are written there.
-type KafkaConfig struct {
-	// Brokers are some brokers, host:port, with commas between them; the
-	// others are learnt. Needed with storage=kafka.
-	Brokers string `key:"brokers"`
-	// Replicas of topics that are made. Default 0: the brokers' own default.
-	Replicas int `key:"replicas"`
-	// Format is how records are written: frame (default) or cloudevents, the
-	// binary mode of the CloudEvents Kafka binding. All forms are read.
-	Format string `key:"format"`
-	// ReadCommitted leaves out records of transactions that are open or were
-	// aborted. Default false.
-	ReadCommitted bool `key:"read-committed"`
-	// MaxRecord is the largest event written; the brokers' message.max.bytes
-	// must be 4 KiB more. Default 0: 1,000,000 bytes, which fits theirs.
-	MaxRecord Bytes `key:"max-record"`
-	// SASL is how to log in.
-	SASL KafkaSASL `key:"sasl"`
-	// TLS is whether connections are TLS, and CA the file of the authorities
-	// that are trusted beside the machine's. Default false and empty.
-	TLS bool   `key:"tls"`
-	CA  string `key:"ca"`
-}
-
-// KafkaSASL is how to log in to Kafka.
-type KafkaSASL struct {
-	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Default empty: no
-	// login.
-	Mechanism string `key:"mechanism"`
-	// User and Password log in.
-	User     string `key:"user"`
-	Password Secret `key:"password"`
-}
-
 // TopicsConfig is about topics and their partitions.
 type TopicsConfig struct {
 	// AutoCreate makes a topic on first use, where the backend allows. Default
@@ -329,7 +295,7 @@ func Defaults() Config {
 			MaxInFlight:      RecordWindow{Default: 1000, Max: 100_000},
 			MaxInFlightBytes: ByteWindow{Default: 16 * MiB, Max: GiB},
 		},
-		Kafka:      KafkaConfig{Format: "frame"},
+		Kafka:      defaultKafka(),
 		RocketMQ5:  RocketMQ5Config{Invisible: 30 * time.Second},
 		Drain:      DrainConfig{Grace: 10 * time.Second},
 		Shutdown:   ShutdownConfig{Grace: 5 * time.Second},

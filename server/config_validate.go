@@ -106,24 +106,6 @@ func isWildcard(host string) bool {
 	return err == nil && ip.Unmap().IsUnspecified()
 }
 
-func (c Config) checkKafka(p *problems) {
-	k := c.Kafka
-	if strings.Trim(k.Brokers, ", ") == "" {
-		p.add("kafka.brokers", "it is empty: give host:port of a broker")
-	}
-	oneOf(p, "kafka.format", k.Format, "frame", "cloudevents")
-	oneOf(p, "kafka.sasl.mechanism", k.SASL.Mechanism, "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-	if k.SASL.Mechanism != "" && (k.SASL.User == "" || k.SASL.Password == "") {
-		p.add("kafka.sasl", "%s needs kafka.sasl.user and kafka.sasl.password", k.SASL.Mechanism)
-	}
-	if k.CA != "" && !k.TLS {
-		p.add("kafka.ca", "it is given without kafka.tls=true")
-	}
-	if k.Replicas < 0 {
-		p.add("kafka.replicas", "%d is negative: give a number, or 0 for the brokers' own", k.Replicas)
-	}
-}
-
 func (c Config) checkStorage(p *problems) {
 	oneOf(p, "storage", c.Storage, StorageEmbedded, StorageMemory, StorageKafka, StorageRocketMQ4, StorageRocketMQ5)
 	switch c.Storage {

@@ -24,6 +24,7 @@ type meters struct {
 	checkpoints   prometheus.Counter
 	logBytes      prometheus.Gauge
 	dropped       prometheus.Counter
+	broker        *brokerMeters
 }
 
 // commitBuckets are for writes with their sync: from a fast disk to one that
@@ -62,7 +63,9 @@ func newMeters(s *Server) *meters {
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ackmesh_log_dropped_bytes_total", Help: "Bytes of the embedded log that retention has removed.",
 		}),
+		broker: newBrokerMeters(),
 	}
+	m.registry.MustRegister(m.broker.all()...)
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.rpc, m.refused, m.auditFailures, m.reloads, m.commits, m.checkpoints, m.logBytes, m.dropped, &collector{s: s},

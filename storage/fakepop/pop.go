@@ -342,3 +342,28 @@ func (b *Backend) DeleteGroup(_ context.Context, topic, name string) error {
 		return nil
 	})
 }
+
+// Place sets where a group goes on in one partition, as a broker's operator
+// does.
+func (br *Broker) Place(topic, name, partition string, next int64) error {
+	br.mu.Lock()
+	defer br.mu.Unlock()
+	g, err := br.groupOf(topic, name)
+	if err != nil {
+		return err
+	}
+	g.next[partition] = next
+	br.wakeAll()
+	return nil
+}
+
+// Kind tells whether a group is there, and whether it is ordered.
+func (br *Broker) Kind(topic, name string) (ordered, ok bool) {
+	br.mu.Lock()
+	defer br.mu.Unlock()
+	g, err := br.groupOf(topic, name)
+	if err != nil {
+		return false, false
+	}
+	return g.ordered, true
+}

@@ -69,14 +69,11 @@ func (d *Dispatcher) eachPart(fn func(*loop, *part)) {
 
 // noticeTo is notice for the stream as a whole, with where to go.
 func (s *Stream) noticeTo(kind NoticeKind, detail string) {
-	if s.d.cfg.EncodeNotice == nil {
-		return
-	}
 	n := Notice{Kind: kind, Detail: detail}
 	if goTo := s.d.cfg.GoTo; goTo != nil {
 		if at, ok := goTo(s.Config().ClientID); ok {
 			n.GoTo = &at
 		}
 	}
-	_ = s.control(s.d.cfg.EncodeNotice(n)) // a client that does not read is gone then
+	s.give(n)
 }

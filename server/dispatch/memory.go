@@ -8,6 +8,10 @@ import "time"
 // nothing to send now give theirs up: whoever needs it again reads it again. At
 // the whole limit nothing more is read until there is less.
 
+// windowChunks is how many chunks a window holds at least: there are that many
+// places that subscribers can be at without pushing each other's records out.
+const windowChunks = 16
+
 // squeezeEvery is the least time between two looks for memory.
 const squeezeEvery = 50 * time.Millisecond
 
@@ -23,10 +27,11 @@ func (d *Dispatcher) memoryFull() bool {
 
 // readBytes is how much one read of the log returns at most.
 func (d *Dispatcher) readBytes() int {
+	n := min(pollBytes, d.cfg.WindowBytes/windowChunks)
 	if d.memoryShort() {
-		return batchBuffer
+		return min(n, batchBuffer)
 	}
-	return pollBytes
+	return n
 }
 
 // aheadChunks is how many chunks a partition reads ahead: fewer when memory is

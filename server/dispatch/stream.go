@@ -283,18 +283,22 @@ func (s *Stream) Config() StreamConfig {
 
 // notice tells the client something, behind what is queued.
 func (s *Stream) notice(kind NoticeKind, detail string, sub uint32, pos ...position) {
-	encode := s.d.cfg.EncodeNotice
-	if s.cfg.Form != nil {
-		encode = s.cfg.Form.Notice
-	}
-	if encode == nil {
-		return
-	}
 	n := Notice{Kind: kind, Detail: detail, Subscription: sub}
 	for _, p := range pos {
 		n.Positions = append(n.Positions, p.export())
 	}
-	_ = s.control(encode(n)) // a client that does not read is gone then
+	s.give(n)
+}
+
+// give queues a notice.
+func (s *Stream) give(n Notice) {
+	encode := s.d.cfg.EncodeNotice
+	if s.cfg.Form != nil {
+		encode = s.cfg.Form.Notice
+	}
+	if encode != nil {
+		_ = s.control(encode(n)) // a client that does not read is gone then
+	}
 }
 
 // awaitAnswers waits until every ack is answered, at most for grace.

@@ -126,9 +126,11 @@ func (s *Stream) giveBack(b *binding, p *part, slots int, room int64, refused bo
 	s.wakeAll(starved, p)
 }
 
-// takeStarved returns the partitions to wake after room was made. s.mu is held.
+// takeStarved returns the partitions to wake after room was made: once half of
+// what may be queued is, so that who is far behind takes much of each record that
+// is read for it, and not a batch at a time. s.mu is held.
 func (s *Stream) takeStarved() (list []*part) {
-	if len(s.starving) == 0 || s.ending || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB >= s.d.queueRoom()) {
+	if len(s.starving) == 0 || s.ending || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB > s.d.queueRoom()/2) {
 		return nil
 	}
 	for i, b := range s.starving {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	v2 "github.com/apache/rocketmq-clients/golang/v5/protocol/v2"
+
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/fakepop"
 )
@@ -177,4 +179,10 @@ func (p *FakePort) byID(ctx context.Context, topic, id string) (list []stored, e
 		}
 	}
 	return list, err
+}
+
+// AppendFrame makes a frame of a message.
+func AppendFrame(dst []byte, m *v2.Message) ([]byte, error) {
+	out, _, err := appendFrame(dst, m)
+	return out, err
 }

@@ -63,49 +63,61 @@ func (r *rocketmq5Broker) broadcastOnTwo(t *testing.T) {
 // shareOnTwo: a share on two instances; one is killed midway and another one
 // joins. Each event comes once, but for those that were unacked in the kill.
 func (r *rocketmq5Broker) shareOnTwo(t *testing.T) {
-	const events, call = 2000, 100
+	const half = 1000
 	topic := r.topic(t, "shared", "NORMAL", 8)
 	a, b := r.node(t), r.node(t)
-	streams := map[string]*servertest.Stream{"a": openShare(t, a, "a", topic), "b": openShare(t, b, "b", topic)}
-	counts, by, unacked := map[string]int{}, map[string]int{}, map[string]bool{}
-	for i := 0; i < events; i += call {
-		b.Publish(topic, nil, names(fmt.Sprint("m", i/call, "-"), call)...)
+	s := &sharing{streams: map[string]*servertest.Stream{"a": openShare(t, a, "a", topic), "b": openShare(t, b, "b", topic)}, came: map[string]int{}, by: map[string]int{}}
+	first := names("first", half)
+	b.Publish(topic, nil, first...)
+	s.until(t, "instance a to have its part", func() bool { return s.by["a"] >= half/4 })
+	// What a gets now is not acked. Meanwhile the broker is told of the acks
+	// before.
+	st := s.streams["a"]
+	st.Await(2*time.Second, half)
+	unacked := map[string]bool{}
+	for _, g := range st.Take(len(st.Pending())) {
+		unacked[g.Data()] = true
 	}
-	deadline := time.Now().Add(2 * again)
-	for len(counts) < events && time.Now().Before(deadline) {
-		for name, st := range streams {
-			st.Await(10*time.Millisecond, 1)
-			got := st.Take(len(st.Pending()))
-			for _, g := range got {
-				counts[g.Data()]++
-				by[name]++
-			}
-			if name != "a" || by["a"] < 300 {
-				st.Ack(got...)
-				continue
-			}
-			st.Await(2*time.Second, events) // meanwhile the broker is told of the acks
-			for _, g := range append(got, st.Take(len(st.Pending()))...) {
-				unacked[g.Data()] = true
-				counts[g.Data()] = max(counts[g.Data()], 1)
-			}
-			a.Kill()
-			delete(streams, "a")
-			streams["c"] = openShare(t, r.node(t), "c", topic)
-			break
-		}
+	a.Kill()
+	delete(s.streams, "a")
+	s.streams["c"] = openShare(t, r.node(t), "c", topic)
+	b.Publish(topic, nil, names("second", half)...)
+	s.until(t, "all to be acked", func() bool { return len(s.came) == 2*half })
+	if s.by["b"] == 0 || s.by["c"] == 0 {
+		t.Errorf("by instance %v", s.by)
 	}
-	if len(counts) != events || by["b"] == 0 || by["c"] == 0 {
-		t.Fatalf("%d of %d events came, by instance %v", len(counts), events, by)
-	}
-	for data, n := range counts {
-		if n > 1 && !unacked[data] {
-			t.Errorf("%s came %d times and was acked before the kill", data, n)
-		}
-	}
-	t.Logf("by instance %v, %d unacked in the kill", by, len(unacked))
-	for _, st := range streams {
+	for _, st := range s.streams {
 		st.Quiet(2 * time.Second)
+	}
+	for data, n := range s.came {
+		if n != 1 {
+			t.Errorf("%s came %d times to be acked, unacked in the kill: %v", data, n, unacked[data])
+		}
+	}
+	t.Logf("by instance %v, %d unacked in the kill", s.by, len(unacked))
+}
+
+// sharing are the streams of a share that ack what they get.
+type sharing struct {
+	streams  map[string]*servertest.Stream
+	came, by map[string]int // by payload, by stream
+}
+
+func (s *sharing) until(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * again); !cond(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waiting for %s: %d events came, by instance %v", what, len(s.came), s.by)
+		}
+		for name, st := range s.streams {
+			st.Await(10*time.Millisecond, 1)
+			got := st.Take(min(len(st.Pending()), 20))
+			for _, g := range got {
+				s.came[g.Data()]++
+				s.by[name]++
+			}
+			st.AckDurable(got...)
+		}
 	}
 }
 

@@ -15,7 +15,12 @@ import (
 
 // TestKafkaMesh runs whole servers on Kafka.
 func TestKafkaMesh(t *testing.T) {
-	mesh.Run(t, kafkaMesh{startKafka(t, "")})
+	k := kafkaMesh{startKafka(t, "")}
+	t.Run("OtherPrograms", k.otherPrograms)
+	t.Run("LogIsCut", k.logIsCut)
+	t.Run("Gaps", k.gaps)
+	t.Run("TopicsAreToBeMade", k.topicsAreToBeMade)
+	mesh.Run(t, k)
 }
 
 // kafkaMesh is a mesh.Broker. It works as other programs do: on connections of

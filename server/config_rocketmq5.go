@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -64,6 +65,7 @@ func (s *Server) openRocketMQ5() (storage.Backend, error) {
 	o := rocketmq5.Options{
 		Endpoints: addresses(r.Endpoints), NameServers: addresses(r.NameServers), Namespace: r.Namespace,
 		AccessKey: r.AccessKey, SecretKey: string(r.SecretKey), MaxRecordBytes: int(r.MaxRecord), Logger: s.log,
+		Dir: filepath.Join(s.cfg.Data, logDir), CheckpointInterval: orNever(s.cfg.Checkpoint.Interval),
 	}
 	if r.SecretFile != "" {
 		b, err := os.ReadFile(r.SecretFile)

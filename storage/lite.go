@@ -62,7 +62,8 @@ type Liter interface {
 	// req.Topic is the parent, req.Partition the lite topic, and req.Start an
 	// offset, not Cursor. It does not wait for a record: with none it returns
 	// an empty batch and no error; see AwaitLite. A lite topic that is not
-	// there is an empty one whose next offset is 0.
+	// there, or not any more, is an empty one: nothing comes, wherever reading
+	// begins.
 	//
 	// Errors: those of Poll; a *RangeError only with bounds that the log knows
 	// for certain, else ErrUnknown; ErrTopicType.

@@ -96,11 +96,15 @@ type Event struct {
 // each result has its own.
 type AppendDone func(results []Appended, err error)
 
+// OffsetUntold is Appended.Offset where the log does not tell it, as RocketMQ 5
+// does not of its lite topics.
+const OffsetUntold int64 = -1
+
 // Appended says what became of one event.
 type Appended struct {
 	// Partition and Offset tell where the record is. Valid when Err is nil.
 	Partition string
-	Offset    int64
+	Offset    int64 // OffsetUntold: the log does not tell
 	// Err is why the event is not stored.
 	Err error
 	// Duplicate: the event had been appended before; this is that one's place.

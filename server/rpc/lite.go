@@ -51,7 +51,7 @@ func (l *Lite) Register(s grpc.ServiceRegistrar) {
 // topics is the log's lite topics, or why there are none.
 func (l *Lite) topics() (storage.Liter, error) {
 	if l.log == nil {
-		return nil, fmt.Errorf("backend %s: %w: choose one that has them, such as rocketmq5", l.backend.Name(), dispatch.ErrNoLites)
+		return nil, fmt.Errorf("backend %s: %w: they need storage rocketmq5 with rocketmq5.nameservers", l.backend.Name(), dispatch.ErrNoLites)
 	}
 	return l.log, nil
 }

@@ -66,7 +66,7 @@ func (o Options) withDefaults() Options {
 type File struct {
 	name string
 	opts Options
-	lock io.Closer
+	lock io.Closer // nil: of InMemory
 
 	mu     sync.Mutex // guards topics and dirty
 	topics map[string]*topic
@@ -119,6 +119,12 @@ func Open(dir string, opts Options) (*File, error) {
 	return f, nil
 }
 
+// InMemory makes pull offsets that are kept nowhere: Checkpoint and Close save
+// nothing.
+func InMemory() *File {
+	return &File{topics: map[string]*topic{}, saving: make(chan struct{}, 1), stop: make(chan struct{})}
+}
+
 // Get returns a pull offset and the identity of the topic that it is for. ok
 // is false while nothing has set it.
 func (f *File) Get(topicName, partition string) (next int64, topicID string, ok bool) {
@@ -167,6 +173,21 @@ func (f *File) Move(m Mark, next int64) {
 		m.c.next = next
 		f.dirty = true
 	}
+}
+
+// ForgetPartition drops the pull offset of one partition.
+func (f *File) ForgetPartition(topicName, partition string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.topics[topicName]
+	if t == nil || t.parts[partition] == nil {
+		return
+	}
+	delete(t.parts, partition)
+	if len(t.parts) == 0 {
+		delete(f.topics, topicName)
+	}
+	f.dirty = true
 }
 
 // Forget drops the pull offsets of a topic.
@@ -230,6 +251,9 @@ func (f *File) Close() error {
 	close(f.stop)
 	<-f.saving
 	f.wg.Wait()
+	if f.lock == nil {
+		return err
+	}
 	return errors.Join(err, f.lock.Close())
 }
 

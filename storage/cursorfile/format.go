@@ -98,7 +98,7 @@ func (f *File) use(c content) {
 // save writes the file if something changed. The caller holds saving.
 func (f *File) save() error {
 	f.mu.Lock()
-	if !f.dirty {
+	if !f.dirty || f.lock == nil {
 		f.mu.Unlock()
 		return nil
 	}

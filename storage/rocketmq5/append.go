@@ -18,6 +18,7 @@ const recordOverhead = 512
 // call is one Append under way.
 type call struct {
 	topic   string
+	lite    string // the lite topic of topic; empty: topic itself
 	size    int64
 	items   []item
 	results []storage.Appended
@@ -71,8 +72,13 @@ func (l *Log) Append(ctx context.Context, topic string, events []storage.Event, 
 	if err != nil {
 		return err
 	}
-	if len(events) == 0 {
-		done(c.results, nil)
+	return l.put(ctx, inner, c)
+}
+
+// put has a call sent. inner is ctx, ended with the log too.
+func (l *Log) put(ctx, inner context.Context, c *call) error {
+	if len(c.items) == 0 {
+		c.done(c.results, nil)
 		return nil
 	}
 	if err := l.send.room.Acquire(inner, c.size); err != nil {

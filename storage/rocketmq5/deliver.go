@@ -85,6 +85,10 @@ func (s *sender) once(ctx context.Context, topic string, items []*item) (left []
 			left, err = append(left, it), sent[i].Err
 			continue
 		}
+		if it.call.lite != "" { // what is told is a place in the parent
+			s.finish(it, it.call.lite, storage.OffsetUntold, nil)
+			continue
+		}
 		place := partition
 		if place == "" || it.typ == v2.MessageType_DELAY {
 			place = idPartition + it.msg.ID

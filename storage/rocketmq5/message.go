@@ -78,6 +78,9 @@ func (l *Log) plan(topic string, e *storage.Event, route *session.Route, id stri
 		m.Deliver = now
 		return v2.MessageType_DELAY, m, nil
 	}
+	if isParent(route) {
+		return 0, m, fmt.Errorf("rocketmq5: topic %q is a parent of lite topics and takes no events itself: publish to a lite topic of it: %w", topic, storage.ErrTopicType)
+	}
 	return 0, m, fmt.Errorf("rocketmq5: topic %q is for messages of type %s, events are sent as NORMAL, FIFO or DELAY: create it with one of these as +message.type: %w",
 		topic, typesOf(route), storage.ErrInvalid)
 }

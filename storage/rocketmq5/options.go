@@ -45,6 +45,13 @@ type Options struct {
 	// WriteTimeout is for how long an event is tried to be sent. Default 30 s.
 	WriteTimeout time.Duration
 
+	// Dir is where the pull offsets of lite topics are kept, made where it is
+	// missing. Empty: in memory only.
+	Dir string
+	// CheckpointInterval is how often they are saved. 0: 5 s; negative: only by
+	// Checkpoint and Close.
+	CheckpointInterval time.Duration
+
 	// Logger takes warnings. Default slog.Default().
 	Logger *slog.Logger
 	// Observe takes figures.

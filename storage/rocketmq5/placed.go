@@ -11,7 +11,7 @@ import (
 )
 
 // Placed is a Log whose brokers can be reached through the remoting port: a
-// storage.GroupAdmin and a storage.Bounder too.
+// storage.GroupAdmin, a storage.Bounder and a storage.Liter too.
 type Placed struct{ *Log }
 
 var (
@@ -20,6 +20,9 @@ var (
 	_ storage.Acker      = (*Placed)(nil)
 	_ storage.GroupAdmin = (*Placed)(nil)
 	_ storage.Bounder    = (*Placed)(nil)
+
+	_ storage.Liter        = (*Placed)(nil)
+	_ storage.Checkpointer = (*Placed)(nil)
 )
 
 // with calls f in a call, and explains its error.

@@ -255,6 +255,10 @@ func storedIn(body []byte) (list []stored, err error) {
 	if err != nil {
 		return nil, err
 	}
+	return storedOf(msgs), nil
+}
+
+func storedOf(msgs []remoting.Message) (list []stored) {
 	for i := range msgs {
 		m := &msgs[i]
 		s := stored{offset: m.QueueOffset, time: m.Stored(), born: time.UnixMilli(m.BornTime), body: m.Body}
@@ -270,5 +274,5 @@ func storedIn(body []byte) (list []stored, err error) {
 		}
 		list = append(list, s)
 	}
-	return list, nil
+	return list
 }

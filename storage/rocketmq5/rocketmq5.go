@@ -30,6 +30,7 @@ type Log struct {
 	port port // nil: no name servers are given
 	send *sender
 	ids  *idMaker
+	lite *lites // nil: no name servers are given
 
 	mu      sync.Mutex // guards what follows, and calls.Add against Close
 	closed  bool
@@ -67,6 +68,9 @@ func Open(opts Options) (storage.Backend, error) {
 	}
 	if p == nil {
 		return l, nil
+	}
+	if l.lite, err = newLites(l); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	return &Placed{Log: l}, nil
 }
@@ -111,6 +115,7 @@ func (l *Log) keep() {
 				g.rest(now.Add(-idleAfter))
 				g.sweep(now)
 			}
+			l.lite.rest(now)
 		}
 	}
 }
@@ -131,7 +136,7 @@ func (l *Log) Close() error {
 	l.send.stop(l.opts.RequestTimeout)
 	l.close()
 	l.calls.Wait()
-	err := l.sess.Close()
+	err := errors.Join(l.sess.Close(), l.lite.end())
 	l.wg.Wait()
 	if l.port != nil {
 		l.port.close()

@@ -19,9 +19,9 @@ const (
 	// batchMost and batchBytes bound the messages of one call.
 	batchMost  = 128
 	batchBytes = 1 << 20
-	// keyLanes is how many messages of FIFO and DELAY topics are under way at
-	// once: a call is for one of them, because a batch goes to one queue
-	// whatever its groups are.
+	// keyLanes is how many messages of FIFO, LITE and DELAY topics are under way
+	// at once: a call is for one of them, because a batch goes to one queue
+	// whatever its groups are, and to no lite topic.
 	keyLanes = 32
 	// typePatience is for how long a topic's type is asked for again when a
 	// proxy says that a message does not fit it: its cache may be behind.
@@ -163,7 +163,12 @@ func (s *sender) plan(t *topicLanes, items []*item, route *session.Route) {
 			id = s.l.ids.next(it.born)
 		}
 		var err error
-		if it.typ, it.msg, err = s.l.plan(t.name, it.event, route, id, it.born); err != nil {
+		if it.call.lite != "" {
+			it.typ, it.msg, err = s.l.planLite(t.name, it.call.lite, it.event, route, id, it.born)
+		} else {
+			it.typ, it.msg, err = s.l.plan(t.name, it.event, route, id, it.born)
+		}
+		if err != nil {
 			s.finish(it, "", 0, err)
 			continue
 		}
@@ -177,6 +182,8 @@ func (s *sender) plan(t *topicLanes, items []*item, route *session.Route) {
 		case v2.MessageType_NORMAL:
 		case v2.MessageType_FIFO:
 			n = 1 + int(maphash.String(s.seed, it.msg.Group)%keyLanes)
+		case v2.MessageType_LITE:
+			n = 1 + int(maphash.String(s.seed, it.msg.Lite)%keyLanes)
 		default:
 			n = 1 + int(maphash.String(s.seed, it.msg.ID)%keyLanes)
 		}

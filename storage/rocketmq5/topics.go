@@ -42,7 +42,10 @@ func (l *Log) EnsureTopic(ctx context.Context, topic string) (storage.Topic, err
 }
 
 func describe(r *session.Route) storage.Topic {
-	t := storage.Topic{Name: r.Topic}
+	t := storage.Topic{Name: r.Topic, Lite: isParent(r)}
+	if t.Lite {
+		return t
+	}
 	for _, q := range r.Queues {
 		if q.Readable {
 			t.Partitions = append(t.Partitions, partitionName(q.Broker, q.ID))

@@ -134,7 +134,48 @@ func (c *liteEnv) put(parent, lite, writer string, from, n int) (list []stored) 
 		}
 		list = append(list, stored{r.Partition, r.Offset, events[i].Frame})
 	}
+	return c.located(parent, list)
+}
+
+// located finds out the offsets of events that were appended to a lite topic last,
+// where the log does not tell them.
+func (c *liteEnv) located(parent string, list []stored) []stored {
+	c.Helper()
+	if len(list) == 0 || list[0].offset != storage.OffsetUntold {
+		return list
+	}
+	lite := list[0].partition
+	c.eventually("the end of lite topic "+lite, func() error {
+		low, high := c.liteBounds(parent, lite)
+		if high-low < int64(len(list)) {
+			return fmt.Errorf("its bounds are %d and %d after %d events", low, high, len(list))
+		}
+		got := c.pollAllLite(parent, lite, low)
+		if len(got) < len(list) {
+			return fmt.Errorf("it has %d records", len(got))
+		}
+		got = got[len(got)-len(list):]
+		for i := range list {
+			if !c.h.SameFrame(list[i].frame, got[i].Frame) {
+				return fmt.Errorf("the record at %d is another one", got[i].Offset)
+			}
+			list[i].offset = got[i].Offset
+		}
+		return nil
+	})
 	return list
+}
+
+// pollAllLite reads what a lite topic holds from an offset on.
+func (c *liteEnv) pollAllLite(parent, lite string, next int64) (list []storage.Record) {
+	c.Helper()
+	for {
+		b := c.pollLite(storage.PollRequest{Topic: parent, Partition: lite, Start: next})
+		if len(b.Records) == 0 && b.Next <= next {
+			return list
+		}
+		list, next = append(list, b.Records...), b.Next
+	}
 }
 
 // pollLite is PollLite, bounded and without an error.
@@ -364,6 +405,7 @@ func liteMany(c *liteEnv) {
 			r := f.wait(c.env)[0]
 			lists[i] = append(lists[i], stored{r.Partition, r.Offset, f.events[0].Frame})
 		}
+		lists[i] = c.located(parent, lists[i])
 	}
 	for _, list := range lists {
 		c.wantLite(parent, list)

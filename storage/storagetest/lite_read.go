@@ -149,6 +149,7 @@ func liteAwaitOwn(c *liteEnv) {
 	for i := range bells {
 		bells[i] = newBell()
 		c.ensure(parent, liteName(i))
+		c.readLite(parent, liteName(i), 0, 0) // it is empty, so nothing is told for nothing
 		defer c.liter().AwaitLite(parent, liteName(i), 0, bells[i].ring)()
 	}
 	defer c.liter().AwaitLite(parent, liteName(17), 0, twin.ring)()
@@ -170,6 +171,7 @@ func liteAwaitOwn(c *liteEnv) {
 func liteAwaitStopped(c *liteEnv) {
 	parent := c.parent()
 	c.ensure(parent, "a")
+	c.readLite(parent, "a", 0, 0)
 	stopped := newBell()
 	stop := c.liter().AwaitLite(parent, "a", 0, stopped.ring)
 	c.pause(c.h.Settle)

@@ -17,6 +17,8 @@ type Outgoing struct {
 	ID string
 	// Group orders messages of type FIFO: those of one group go to one queue.
 	Group string
+	// Lite is the lite topic of a message of type LITE.
+	Lite string
 	// Deliver is when a message of type DELAY is due.
 	Deliver time.Time
 	// Born is when it was made.
@@ -39,7 +41,8 @@ type Sent struct {
 
 // Send sends messages of one topic and type in one call, and returns the fate of
 // each. A call with several messages goes to one queue, whatever their groups
-// are, and none of them may be of type DELAY. With an error the fate of all is
+// are, and none of them may be of type DELAY or LITE: brokers put messages of a
+// batch into no lite topic. With an error the fate of all is
 // open where it is transient, else none is stored.
 func (s *Session) Send(ctx context.Context, topic string, typ v2.MessageType, msgs []Outgoing) ([]Sent, error) {
 	req := &v2.SendMessageRequest{Messages: make([]*v2.Message, len(msgs))}
@@ -87,6 +90,9 @@ func (s *Session) message(topic string, typ v2.MessageType, m *Outgoing) *v2.Mes
 	}
 	if typ == v2.MessageType_FIFO {
 		sys.MessageGroup = &m.Group
+	}
+	if typ == v2.MessageType_LITE {
+		sys.LiteTopic = &m.Lite
 	}
 	if typ == v2.MessageType_DELAY {
 		sys.DeliveryTimestamp = timestamppb.New(m.Deliver)

@@ -38,10 +38,10 @@ type Backend interface {
 	Append(ctx context.Context, topic string, events []Event, done AppendDone) error
 
 	// Poll reads records of one partition in offset order into batch, which
-	// is reset first. It returns as soon as there is one record, else after
-	// req.Wait with an empty batch and no error. One Poll at a time may be
-	// under way with Start = Cursor for a partition; any number with explicit
-	// offsets.
+	// is reset first. It returns as soon as there is one record, or it has come
+	// to the end past offsets that hold none; else after req.Wait with an empty
+	// batch and no error. One Poll at a time may be under way with Start =
+	// Cursor for a partition; any number with explicit offsets.
 	//
 	// Errors: ErrTopicNotFound, ErrPartitionNotFound, ErrTopicChanged, a
 	// *RangeError when Start is outside what the log holds, ErrClosed,

@@ -117,7 +117,8 @@ func (r *reading) atCursor(ctx context.Context) (err error) {
 	return err
 }
 
-// fill reads until there is a record, or the wait is over.
+// fill reads until there is a record, or nothing but offsets that hold none up to
+// the end, or the wait is over.
 func (r *reading) fill(ctx context.Context) error {
 	if c := r.at.partition.take(r.start); c != nil {
 		return r.deliver(c)
@@ -144,6 +145,9 @@ func (r *reading) fill(ctx context.Context) error {
 		}
 		r.start = c.next
 		r.batch.Next = c.next
+		if c.next >= c.end && c.next > r.batch.Start {
+			return nil
+		}
 		if left := time.Until(r.until); left <= pause && (c.next >= c.end || pause > 0) {
 			return nil
 		}

@@ -17,7 +17,7 @@ const (
 	propDispatched = "INNER_MULTI_QUEUE_OFFSET" // its offset in each of these
 )
 
-// litePort is what a port does for lite topics.
+// litePort is what the port does for lite topics.
 type litePort interface {
 	// liteBounds are the lowest offset of a lite topic held at a broker and the
 	// next to be written; 0 and 0 where the broker does not know it.

@@ -38,7 +38,6 @@ type port interface {
 	read(ctx context.Context, q queue, offset int64, most int) ([]stored, error)
 	// byID finds messages of a topic by message id.
 	byID(ctx context.Context, topic, id string) ([]stored, error)
-	litePort
 	close()
 }
 

@@ -95,7 +95,7 @@ func (l *Log) newCall(topic string, events []storage.Event, done storage.AppendD
 		}
 		size := recordOverhead + len(events[i].Key) + len(events[i].Frame)
 		if size > l.opts.MaxRecordBytes {
-			return nil, fmt.Errorf("kafka: topic %q: event %d takes %d bytes as a frame with its key, at most %d are taken; raise kafka.max-record-bytes, and message.max.bytes of the brokers: %w",
+			return nil, fmt.Errorf("kafka: topic %q: event %d takes %d bytes as a frame with its key, at most %d are taken; raise kafka.max-record, and message.max.bytes of the brokers: %w",
 				topic, i, size, l.opts.MaxRecordBytes, storage.ErrTooLarge)
 		}
 		c.size += int64(size)

@@ -24,6 +24,10 @@ const (
 	// its noting that somebody waits wakes nobody: with two that begin apart
 	// one is always noted.
 	second = 300 * time.Millisecond
+	// poll is how long a receive waits at the broker. It stays there when its
+	// client dies, and takes what comes meanwhile, which then comes late: so no
+	// longer than it must be.
+	poll = ShortestPoll
 	// failWait is how long all brokers must have failed until a Pop says so.
 	failWait = 3 * time.Second
 	// readyWait is how long a Pop waits for a proxy to know the consumer.
@@ -95,7 +99,7 @@ func (r *Receiver) Pop(ctx context.Context, most int, wait time.Duration) ([]*v2
 	got := 0
 	defer func() { r.leave(most - got) }()
 	for {
-		out, wake, again, err := r.look(route.Brokers(), most, wait)
+		out, wake, again, err := r.look(route.Brokers(), most)
 		if err != nil || len(out) > 0 {
 			got = len(out)
 			return out, err
@@ -226,7 +230,7 @@ func (r *Receiver) Take() []*v2.Message {
 
 // look takes what is ready, or has the brokers asked. again is when to look
 // again though nothing has arrived.
-func (r *Receiver) look(brokers []string, most int, wait time.Duration) (out []*v2.Message, wake <-chan struct{}, again time.Duration, err error) {
+func (r *Receiver) look(brokers []string, most int) (out []*v2.Message, wake <-chan struct{}, again time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := min(most, len(r.ready)); n > 0 {
@@ -241,7 +245,7 @@ func (r *Receiver) look(brokers []string, most int, wait time.Duration) (out []*
 		return nil, nil, 0, r.fatal
 	}
 	now := time.Now()
-	again = r.ask(brokers, now, min(max(wait, ShortestPoll), LongestPoll))
+	again = r.ask(brokers, now)
 	if err := r.allFail(brokers, now); err != nil {
 		return nil, nil, 0, err
 	}
@@ -250,7 +254,7 @@ func (r *Receiver) look(brokers []string, most int, wait time.Duration) (out []*
 
 // ask begins receives: one at each broker at least, a second one a little later,
 // and more, while what they may bring is less than what is wanted. mu is held.
-func (r *Receiver) ask(brokers []string, now time.Time, poll time.Duration) (again time.Duration) {
+func (r *Receiver) ask(brokers []string, now time.Time) (again time.Duration) {
 	again = time.Minute
 	for round := 0; round < mostCalls; round++ {
 		for _, name := range brokers {
@@ -267,7 +271,7 @@ func (r *Receiver) ask(brokers []string, now time.Time, poll time.Duration) (aga
 			if b.calls > round || b.calls > 0 && (b.calls >= b.most || room <= 0) && !b.wantsSecond(now, &again) {
 				continue
 			}
-			r.begin(name, b, min(max(room, 1), MaxReceive), poll)
+			r.begin(name, b, min(max(room, 1), MaxReceive))
 		}
 	}
 	return again
@@ -287,7 +291,7 @@ func (b *brokerCalls) wantsSecond(now time.Time, again *time.Duration) bool {
 }
 
 // begin begins one receive. mu is held.
-func (r *Receiver) begin(name string, b *brokerCalls, n int, poll time.Duration) {
+func (r *Receiver) begin(name string, b *brokerCalls, n int) {
 	if !r.c.s.enter() {
 		return
 	}

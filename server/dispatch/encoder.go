@@ -65,9 +65,11 @@ func (e *encoder) bodyLen() int {
 // full tells whether the batch ends here.
 func (e *encoder) full() bool { return len(e.offs) >= e.slots || e.bodyLen() >= batchBytes }
 
-// fits tells whether a record is within the room that is reserved.
+// fits tells whether a record is within the room that is reserved and, with others
+// before it, within what the client takes in one message.
 func (e *encoder) fits(rec *storage.Record) bool {
-	return int64(e.bodyLen()+e.estimate(rec)) <= e.room
+	need := e.bodyLen() + e.estimate(rec)
+	return int64(need) <= e.room && (len(e.offs) == 0 || need <= e.a.b.s.cfg.MaxMessage)
 }
 
 // widen makes room for a first record that is larger than a batch.

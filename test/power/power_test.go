@@ -23,6 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	powerloss.Main()
+	runWriter()
 	os.Exit(process.Main(m))
 }
 

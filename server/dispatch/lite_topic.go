@@ -104,7 +104,7 @@ func (d *Dispatcher) placeLites(ctx context.Context, list []LiteSubscribed) {
 	if len(loops) == 0 {
 		return
 	}
-	err := d.position(ctx, t, sub, loops, &Place{At: Earliest}, nil)
+	_, err := d.position(ctx, t, sub, loops, &Place{At: Earliest}, nil)
 	for i := range list {
 		one := &list[i]
 		if one.Err != nil {

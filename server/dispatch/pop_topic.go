@@ -13,17 +13,16 @@ import (
 )
 
 // enter gives a binding the loops that serve it, with positions that are
-// durable. note is what the client is to be told.
-func (d *Dispatcher) enter(ctx context.Context, t *topic, b *binding, spec Subscription) (loops []*loop, note string, err error) {
+// durable.
+func (d *Dispatcher) enter(ctx context.Context, t *topic, b *binding, spec Subscription) (*Subscribed, error) {
 	if d.pop == nil {
-		loops, err = d.placeAll(ctx, t, b, spec)
-		return loops, "", err
+		return d.placeAll(ctx, t, b, spec)
 	}
 	if err := t.enterFeed(ctx, b); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	note, err = d.openGroup(ctx, t, b.sub, spec.Start)
-	return []*loop{b.feed}, note, err
+	note, err := d.openGroup(ctx, t, b.sub, spec.Start)
+	return &Subscribed{b: b, loops: []*loop{b.feed}, note: note}, err
 }
 
 // enterFeed refers to the feed of the binding's subscriber; exit must follow.

@@ -16,7 +16,7 @@ const (
 	// proofTimeout bounds the time that it takes.
 	proofTimeout = 30 * time.Second
 	// trailSteps is how many ends of batches are remembered.
-	trailSteps = 64
+	trailSteps = 16
 )
 
 // proof sees to it that positions are used on the log that they were counted

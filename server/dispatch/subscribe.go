@@ -92,7 +92,8 @@ type Subscribed struct {
 	Positions []Position
 	b         *binding
 	loops     []*loop
-	note      string // told with a Notice after Opened; empty: none
+	note      string     // told with a Notice after Opened; empty: none
+	anew      []position // told with note
 }
 
 // NewStream begins a stream. Start must be called for it, and End at last.
@@ -134,15 +135,14 @@ func (d *Dispatcher) Subscribe(ctx context.Context, s *Stream, spec Subscription
 		t.release()
 		return nil, err
 	}
-	loops, note, err := d.enter(ctx, t, b, spec)
+	out, err := d.enter(ctx, t, b, spec)
 	if err != nil {
 		t.leave(b)
 		t.release()
 		return nil, err
 	}
-	b.share = len(loops)
-	out := &Subscribed{b: b, loops: loops, note: note}
-	for _, l := range loops {
+	b.share = len(out.loops)
+	for _, l := range out.loops {
 		if l.pop != nil {
 			break // the broker's position counts
 		}
@@ -158,15 +158,19 @@ func (d *Dispatcher) Subscribe(ctx context.Context, s *Stream, spec Subscription
 }
 
 // placeAll makes the positions of a binding durable in all partitions.
-func (d *Dispatcher) placeAll(ctx context.Context, t *topic, b *binding, spec Subscription) (loops []*loop, err error) {
-	start := &spec.Start
+func (d *Dispatcher) placeAll(ctx context.Context, t *topic, b *binding, spec Subscription) (*Subscribed, error) {
+	start, out := &spec.Start, &Subscribed{b: b}
 	for more := t.allLoops(); ; start = nil { // what has appeared since begins at its minimum
-		if err := d.position(ctx, t, b.sub, more, start, spec.Resume); err != nil {
+		anew, err := d.position(ctx, t, b.sub, more, start, spec.Resume)
+		if err != nil {
 			return nil, err
 		}
-		loops = append(loops, more...)
-		if more = t.bind(b, loops); len(more) == 0 {
-			return loops, nil
+		if out.anew = append(out.anew, anew...); len(out.anew) > 0 {
+			out.note = "the topic was deleted and created again: delivery starts at its minimum"
+		}
+		out.loops = append(out.loops, more...)
+		if more = t.bind(b, out.loops); len(more) == 0 {
+			return out, nil
 		}
 	}
 }
@@ -193,7 +197,7 @@ func (d *Dispatcher) Activate(sub *Subscribed) {
 		return
 	}
 	if sub.note != "" {
-		b.s.notice(NoticePositionCorrected, sub.note, b.id)
+		b.s.notice(NoticePositionCorrected, sub.note, b.id, sub.anew...)
 	}
 	for _, l := range append(sub.loops, b.topic.activate(b)...) {
 		l.attach(b)

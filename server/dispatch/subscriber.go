@@ -212,21 +212,22 @@ func (s *subscriber) lock(ctx context.Context) error { return s.locks.lock(ctx, 
 func (s *subscriber) unlock() { s.locks.unlock(s.topic, s.key) }
 
 // position makes a position of the subscriber durable in every partition of
-// loops that it has none in. It is what must be done before Opened is sent.
-func (d *Dispatcher) position(ctx context.Context, t *topic, sub *subscriber, loops []*loop, start *Place, resume map[offsetstore.Key]Resume) error {
+// loops that it has none in. It is what must be done before Opened is sent. It
+// returns those that were corrected because the topic was made anew.
+func (d *Dispatcher) position(ctx context.Context, t *topic, sub *subscriber, loops []*loop, start *Place, resume map[offsetstore.Key]Resume) (anew []position, err error) {
 	if err := sub.lock(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	defer sub.unlock()
 	known, err := d.knownBefore(t, sub)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	txn := &offsetstore.Txn{}
 	if known != sub.settings {
 		raw, err := json.Marshal(sub.settings)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		txn.Sets = append(txn.Sets, offsetstore.Record{Space: subscribersSpace, Key: recordKey(t.name, sub.key), Value: raw})
 	}
@@ -235,18 +236,25 @@ func (d *Dispatcher) position(ctx context.Context, t *topic, sub *subscriber, lo
 		place = &Place{At: Earliest} // a partition that has appeared since
 	}
 	for _, l := range loops {
-		put, err := d.startIn(ctx, t, sub, l.partition, *place, resume)
+		put, corrected, err := d.startIn(ctx, t, sub, l.partition, *place, resume)
 		if err != nil {
-			return fmt.Errorf("start of subscriber %s in topic %q partition %q: %w", sub.key, t.name, l.partition, err)
+			return nil, fmt.Errorf("start of subscriber %s in topic %q partition %q: %w", sub.key, t.name, l.partition, err)
 		}
 		if put != nil {
 			txn.Puts = append(txn.Puts, *put)
 		}
+		if corrected {
+			anew = append(anew, durablePosition(put.Key, put.Value))
+		}
 	}
 	if len(txn.Puts) == 0 && len(txn.Sets) == 0 {
-		return nil
+		return nil, nil
 	}
-	return offsetstore.Commit(ctx, d.store, txn)
+	err = offsetstore.Commit(ctx, d.store, txn)
+	if err == nil {
+		d.Metrics.Corrected.Add(int64(len(anew)))
+	}
+	return anew, err
 }
 
 // knownBefore returns the settings that the subscriber had last; zero: never seen.
@@ -269,25 +277,24 @@ type Resume struct {
 }
 
 // startIn resolves where a subscriber begins in a partition; nil: it has a
-// position that fits the log.
-func (d *Dispatcher) startIn(ctx context.Context, t *topic, sub *subscriber, partition string, place Place, resume map[offsetstore.Key]Resume) (*offsetstore.Put, error) {
+// position that fits the log. corrected tells that it had one that does not.
+func (d *Dispatcher) startIn(ctx context.Context, t *topic, sub *subscriber, partition string, place Place, resume map[offsetstore.Key]Resume) (put *offsetstore.Put, corrected bool, err error) {
 	key := offsetstore.Key{Topic: t.name, Subscriber: sub.key, Partition: partition}
 	id := t.identity()
 	v, ok, err := d.store.Get(key)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if ok && (v.Log.TopicID == id || v.Log.TopicID == "") {
-		return nil, nil
+		return nil, false, nil
 	}
 	low, high, err := t.bounds(ctx, partition)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	next := v
 	switch r, given := resume[key]; {
 	case ok: // the topic was made anew
-		d.Metrics.Corrected.Add(1)
 		d.warn("topic was deleted and created again: starting at its minimum", "topic", t.name, "partition", partition, "subscriber", sub.key.String(), "from", v.Position, "to", low)
 		next = offsetstore.Value{Epoch: v.Epoch + 1, Position: low}
 	case given && r.Next >= low && r.Next <= high:
@@ -295,7 +302,7 @@ func (d *Dispatcher) startIn(ctx context.Context, t *topic, sub *subscriber, par
 	default:
 		next.Position, err = d.resolve(ctx, key, place, low, high)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	next.High = next.Position
@@ -303,11 +310,11 @@ func (d *Dispatcher) startIn(ctx context.Context, t *topic, sub *subscriber, par
 	if next.Position > low {
 		before, err := d.printBefore(ctx, t.name, partition, next.Position)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		next.Log.Floor, next.Log.Top = before, before
 	}
-	return &offsetstore.Put{Key: key, Value: next}, nil
+	return &offsetstore.Put{Key: key, Value: next}, ok, nil
 }
 
 // resolve turns a place into an offset within the log's bounds.

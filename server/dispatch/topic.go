@@ -281,7 +281,7 @@ func (d *Dispatcher) adopt(ctx context.Context, t *topic, fresh []*loop) bool {
 	t.mu.Unlock()
 	all := true
 	for _, b := range bound {
-		if err := d.position(ctx, t, b.sub, fresh, nil, nil); err != nil {
+		if _, err := d.position(ctx, t, b.sub, fresh, nil, nil); err != nil {
 			d.warn("new partitions could not be taken up, trying again", "topic", t.name, "subscriber", b.sub.key.String(), "error", err)
 			all = false
 			continue

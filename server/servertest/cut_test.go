@@ -432,3 +432,28 @@ func TestRecreatedWithoutIdentity(t *testing.T) {
 		})
 	}
 }
+
+// TestC23_RecreatedWhileStopped: the same with an identity, while no instance
+// runs: who comes next is told, with where it begins.
+func TestC23_RecreatedWhileStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCutting(t, noEpochs)
+		c.acked(100, all)
+		c.in.Stop()
+		if err := c.log.DeleteTopic(context.Background(), "t"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.log.CreateTopic(context.Background(), "t", storage.TopicConfig{Partitions: 1}); err != nil {
+			t.Fatal(err)
+		}
+		c.regrow(0, 140)
+		c.in = Start(t, c.o)
+		s := c.open()
+		n := s.Notice(pb.Notice_KIND_POSITION_CORRECTED)
+		if p := n.GetPositions(); len(p) != 1 || p[0].GetNextOffset() != 0 || p[0].GetEpoch() != 1 || !strings.Contains(n.GetDetail(), "created again") {
+			t.Errorf("the notice is %v", n)
+		}
+		c.count(1)
+		c.wantFrom(s, 0, 0, 140)
+	})
+}

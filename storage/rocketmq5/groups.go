@@ -83,7 +83,7 @@ func (l *Log) forgetGroup(key groupKey) {
 	delete(l.groups, key)
 	l.mu.Unlock()
 	if g != nil {
-		g.rest(time.Now().Add(time.Hour))
+		g.shut()
 	}
 }
 
@@ -133,6 +133,13 @@ func (g *group) rest(since time.Time) {
 			return
 		}
 	}
+	g.mu.Unlock()
+	g.shut()
+}
+
+// shut closes the client. It is made again when it is needed.
+func (g *group) shut() {
+	g.mu.Lock()
 	c := g.consumer
 	g.consumer = nil
 	clear(g.receivers)

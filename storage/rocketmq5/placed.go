@@ -167,7 +167,7 @@ func (p *Placed) MoveGroup(ctx context.Context, topic, name string, to storage.G
 			if err != nil {
 				return err
 			}
-			o, err := p.groupOffset(ctx, q, name)
+			o, _, err := p.groupOffset(ctx, q, name)
 			if err != nil {
 				return err
 			}
@@ -253,15 +253,17 @@ func (p *Placed) GroupOffsets(ctx context.Context, topic, name string) (list []s
 		if err != nil {
 			return err
 		}
-		if err := p.mustHave(ctx, queues, name); err != nil {
-			return err
-		}
+		known := false
 		for _, q := range queues {
-			o, err := p.groupOffset(ctx, q, name)
+			o, ok, err := p.groupOffset(ctx, q, name)
 			if err != nil {
 				return err
 			}
+			known = known || ok
 			list = append(list, o)
+		}
+		if !known { // it was not placed, or is not there
+			return p.mustHave(ctx, queues, name)
 		}
 		return nil
 	})
@@ -271,14 +273,16 @@ func (p *Placed) GroupOffsets(ctx context.Context, topic, name string) (list []s
 	return list, nil
 }
 
-func (p *Placed) groupOffset(ctx context.Context, q queue, name string) (o storage.GroupOffset, err error) {
+// groupOffset is how far a group is in a queue; ok is false where the broker has
+// no offset of it.
+func (p *Placed) groupOffset(ctx context.Context, q queue, name string) (o storage.GroupOffset, ok bool, err error) {
 	o.Partition = q.partition()
 	if o.Min, o.Max, err = p.port.bounds(ctx, q); err != nil {
-		return o, err
+		return o, false, err
 	}
 	next, ok, err := p.port.offset(ctx, q, name)
 	if err != nil {
-		return o, err
+		return o, false, err
 	}
 	if !ok {
 		next = o.Min
@@ -291,7 +295,7 @@ func (p *Placed) groupOffset(ctx context.Context, q queue, name string) (o stora
 			o.Acked = max(min(o.Acked, low), o.Min)
 		}
 	}
-	return o, nil
+	return o, ok, nil
 }
 
 // DeleteGroup implements storage.GroupAdmin: at every broker of the topic, with

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ackmesh/ackmesh/frame"
 	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/rocketmq5/session"
 )
 
 // Pop implements storage.Popper. Each broker of the topic is asked by a call of
@@ -33,8 +34,8 @@ func (l *Log) Pop(ctx context.Context, req storage.PopRequest, batch *storage.Ba
 	defer leave()
 	if err := l.pop(inner, req, batch); err != nil {
 		batch.Reset()
-		if errors.Is(err, storage.ErrClosed) && l.closing.Err() == nil && ctx.Err() == nil {
-			err = storage.ErrUnavailable // the group's client was put to rest just now
+		if errors.Is(err, session.ErrClosed) && l.closing.Err() == nil {
+			err = fmt.Errorf("the group's client was closed meanwhile: %w", storage.ErrUnavailable)
 		}
 		return l.outcome(ctx, explain(fmt.Sprintf("pop of topic %q for group %s", req.Topic, req.Group), err))
 	}

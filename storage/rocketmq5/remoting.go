@@ -25,6 +25,9 @@ const (
 	routeAge = 5 * time.Second
 	// pullMost is how many messages one pull asks for.
 	pullMost = 32
+	// groupsAge is how old the list of a broker's groups may be in which one is
+	// found. One that is not in it is looked for anew.
+	groupsAge = 2 * time.Second
 )
 
 // remotingPort is the port that the options give; nil: none.
@@ -40,7 +43,7 @@ func (o Options) remotingPort() (port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rocketmq5: %w: %w", err, storage.ErrInvalid)
 	}
-	return &remotingPort{c: c, routes: map[string]knownRoute{}, addrs: map[string]string{}}, nil
+	return &remotingPort{c: c, routes: map[string]knownRoute{}, addrs: map[string]string{}, groups: map[string]knownGroups{}}, nil
 }
 
 // remotingPort is a port by the remoting protocol.
@@ -50,6 +53,13 @@ type remotingPort struct {
 	mu     sync.Mutex
 	routes map[string]knownRoute
 	addrs  map[string]string // of masters, by broker
+	groups map[string]knownGroups
+}
+
+// knownGroups are the groups at a broker as it told them.
+type knownGroups struct {
+	groups map[string]remoting.GroupConfig
+	at     time.Time
 }
 
 type knownRoute struct {
@@ -125,12 +135,28 @@ func (p *remotingPort) findGroup(ctx context.Context, broker, group string) (cfg
 	if err != nil {
 		return cfg, false, err
 	}
-	all, err := p.c.Groups(ctx, addr)
-	if err != nil {
-		return cfg, false, err
+	p.mu.Lock()
+	known := p.groups[broker]
+	p.mu.Unlock()
+	have, ok := known.groups[group]
+	if !ok || time.Since(known.at) > groupsAge {
+		all, err := p.c.Groups(ctx, addr)
+		if err != nil {
+			return cfg, false, err
+		}
+		p.mu.Lock()
+		p.groups[broker] = knownGroups{all, time.Now()}
+		p.mu.Unlock()
+		have, ok = all[group]
 	}
-	have, ok := all[group]
 	return groupConfig{have.Name, have.Orderly, have.MaxRetries}, ok, nil
+}
+
+// forgetGroups drops the list of a broker's groups, because it changes.
+func (p *remotingPort) forgetGroups(broker string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.groups, broker)
 }
 
 func (p *remotingPort) makeGroup(ctx context.Context, broker string, cfg groupConfig) error {
@@ -138,6 +164,7 @@ func (p *remotingPort) makeGroup(ctx context.Context, broker string, cfg groupCo
 	if err != nil {
 		return err
 	}
+	defer p.forgetGroups(broker)
 	g := remoting.NewGroup(cfg.name)
 	g.Orderly, g.MaxRetries = cfg.ordered, cfg.retries
 	return p.c.CreateGroup(ctx, addr, g)
@@ -148,6 +175,7 @@ func (p *remotingPort) removeGroup(ctx context.Context, broker, topic, group str
 	if err != nil {
 		return err
 	}
+	defer p.forgetGroups(broker)
 	if err := p.c.DeleteGroup(ctx, addr, group, true); err != nil && !remoting.IsCode(err, remoting.CodeGroupNotExist) {
 		return err
 	}

@@ -50,7 +50,7 @@ func startRocketMQ5(t testing.TB) *rocketmq5Broker {
 	base := freeRange(t, 10)
 	r := &rocketmq5Broker{install: cache, data: t.TempDir(), names: base, broker: base + 3, grpc: base + 6, prox: base + 7}
 	r.env = append(os.Environ(), "FAST_STOP=1", fmt.Sprint("NS_PORT=", r.names), fmt.Sprint("BROKER_PORT=", r.broker),
-		fmt.Sprint("GRPC_PORT=", r.grpc), fmt.Sprint("REMOTING_PORT=", r.prox), "START_TIMEOUT=120")
+		fmt.Sprint("GRPC_PORT=", r.grpc), fmt.Sprint("REMOTING_PORT=", r.prox), "START_TIMEOUT=120", "RPC_TIMEOUT=30")
 	r.script(t, "install", cache)
 	r.script(t, "start", cache, r.data)
 	t.Cleanup(func() { r.script(t, "stop", r.data) })

@@ -90,8 +90,8 @@ func (r *rocketmq5Broker) shareOnTwo(t *testing.T) {
 		st.Quiet(2 * time.Second)
 	}
 	for data, n := range s.came {
-		if n != 1 {
-			t.Errorf("%s came %d times to be acked, unacked in the kill: %v", data, n, unacked[data])
+		if n != 1 && !unacked[data] {
+			t.Errorf("%s came %d times to be acked, and was acked before the kill", data, n)
 		}
 	}
 	t.Logf("by instance %v, %d unacked in the kill", s.by, len(unacked))
@@ -138,13 +138,13 @@ func (r *rocketmq5Broker) slowHandler(t *testing.T) {
 			t.Fatalf("the receipt %q does not say 10 s", g.Frame.GetAttributes()["empopck"])
 		}
 	}
-	for range 2 {
-		st.Quiet(20 * time.Second)
+	for _, wait := range []time.Duration{10 * time.Second, 25 * time.Second} {
+		st.Quiet(wait)
 		st.Send(&pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Extend{Extend: &pb.Extend{
 			Ranges: []*pb.DeliveryRange{{First: got[0].ID, Last: got[len(got)-1].ID}}, By: durationpb.New(30 * time.Second),
 		}}})
 	}
-	st.Quiet(5 * time.Second)
+	st.Quiet(10 * time.Second)
 	st.AckDurable(got...)
 	st.Quiet(15 * time.Second)
 	if n := r.handedOutAgain(t, r.raw(t), topic, groupOf(topic, "c")); n != 0 {

@@ -129,7 +129,7 @@ and keeps for each subscriber what it has finished.
 	root.SetErr(a.errOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
-		a.serveCommand(), a.publishCommand(), a.subscribeCommand(),
+		a.serveCommand(), a.publishCommand(), a.subscribeCommand(), a.liteCommand(),
 		a.topicsCommand(), a.offsetsCommand(), a.subscribersCommand(), a.clientsCommand(), a.dlqCommand(), a.recommendCommand(),
 		a.rateLimitCommand(), a.drainCommand(),
 		a.tokenCommand(), a.versionCommand(),

@@ -69,9 +69,6 @@ func Open(opts Options) (storage.Backend, error) {
 	if p == nil {
 		return l, nil
 	}
-	if l.lite, err = newLites(l); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
 	return &Placed{Log: l}, nil
 }
 
@@ -87,6 +84,11 @@ func open(opts Options, p port) (*Log, error) {
 	l := &Log{opts: opts, sess: sess, port: p, ids: newIDMaker(), groups: map[groupKey]*group{}}
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.send = newSender(l)
+	if p != nil {
+		if l.lite, err = newLites(l); err != nil {
+			return nil, errors.Join(err, sess.Close())
+		}
+	}
 	l.wg.Go(l.keep)
 	return l, nil
 }

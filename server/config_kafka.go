@@ -38,8 +38,9 @@ type KafkaConfig struct {
 	// largest batch: 1 KiB to 64 MiB. The brokers' message.max.bytes must be 4
 	// KiB more. Default 0: 1,000,000 bytes, which fits theirs.
 	MaxRecord Bytes `key:"max-record"`
-	// FetchBytes is how much one read of a partition asks for: 4 KiB to 64 MiB.
-	// Default 0: 1 MiB.
+	// FetchBytes is how much one read of a partition asks for that is behind its
+	// end, while less than 64 MiB are read ahead in all: 4 KiB to 64 MiB. Else it
+	// is 1 MiB at most. Default 0: 4 MiB.
 	FetchBytes Bytes `key:"fetch-bytes"`
 	// QueueBytes bounds the events that are published and not yet confirmed by
 	// the brokers; beyond it publishing waits. Default 0: 64 MiB.

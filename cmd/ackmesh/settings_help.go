@@ -16,7 +16,7 @@ var settingHelp = map[string]string{
 	"kafka.compression":                  "of what is written: none, gzip, snappy, lz4 or zstd",
 	"kafka.read-committed":               "leave out records of open and aborted transactions",
 	"kafka.max-record":                   "largest event written; 0: 1,000,000 bytes",
-	"kafka.fetch-bytes":                  "how much one read of a partition asks for; 0: 1 MiB",
+	"kafka.fetch-bytes":                  "how much one read of a partition asks for; 0: 4 MiB",
 	"kafka.queue-bytes":                  "events published and not yet confirmed, in bytes; 0: 64 MiB",
 	"kafka.request-timeout":              "how long a broker may take for an answer",
 	"kafka.sasl.mechanism":               "login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; empty: none",

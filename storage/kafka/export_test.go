@@ -7,3 +7,6 @@ func (o Options) LookAgain(d time.Duration) Options {
 	o.lookAgain = d
 	return o
 }
+
+// Ahead is how many bytes are fetched, or being fetched, and not yet asked for.
+func (l *Log) Ahead() int64 { return l.states.ahead.Load() }

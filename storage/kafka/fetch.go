@@ -18,6 +18,21 @@ type chunk struct {
 	recs  []rec
 	next  int64 // where reading goes on behind it: there is nothing in between
 	end   int64 // of the partition, as far as records may be read
+	size  int64 // bytes of keys and values
+}
+
+func (c *chunk) add(r rec) {
+	c.recs = append(c.recs, r)
+	c.size += r.size()
+}
+
+// after is the chunk without its first n records, of which there are more.
+func (c *chunk) after(n int) *chunk {
+	rest := &chunk{start: c.recs[n].offset, recs: c.recs[n:], next: c.next, end: c.end, size: c.size}
+	for i := range c.recs[:n] {
+		rest.size -= c.recs[i].size()
+	}
+	return rest
 }
 
 // rec is one record as it lies in Kafka. Its bytes are shared with others of
@@ -28,6 +43,8 @@ type rec struct {
 	key, value   []byte
 	headers      []*sarama.RecordHeader
 }
+
+func (r *rec) size() int64 { return int64(len(r.key) + len(r.value)) }
 
 // fetchVersion is the newest form of the request that sarama has.
 const fetchVersion = 12
@@ -164,7 +181,7 @@ func (d *decoder) records(b *sarama.RecordBatch) {
 		if b.LogAppendTime {
 			at = last
 		}
-		d.recs = append(d.recs, rec{offset: offset, time: at, epoch: b.PartitionLeaderEpoch, key: r.Key, value: r.Value, headers: r.Headers})
+		d.add(rec{offset: offset, time: at, epoch: b.PartitionLeaderEpoch, key: r.Key, value: r.Value, headers: r.Headers})
 	}
 }
 
@@ -186,7 +203,7 @@ func (d *decoder) messages(set *sarama.MessageSet) {
 			if m.Msg.LogAppendTime {
 				at = block.Msg.Timestamp
 			}
-			d.recs = append(d.recs, rec{offset: offset, time: millis(at), epoch: -1, key: m.Msg.Key, value: m.Msg.Value})
+			d.add(rec{offset: offset, time: millis(at), epoch: -1, key: m.Msg.Key, value: m.Msg.Value})
 			d.next = max(d.next, offset+1)
 		}
 	}

@@ -115,8 +115,9 @@ type Options struct {
 	// ReadCommitted leaves out records of transactions that are open or were
 	// aborted. Default: everything is read.
 	ReadCommitted bool
-	// FetchBytes is how much one fetch at a pull offset asks for. Default
-	// 1 MiB.
+	// FetchBytes is how much one fetch at a pull offset asks for, where more
+	// records are known to be there and less than 64 MiB are fetched ahead in
+	// all partitions together; else it is 1 MiB at most. Default 4 MiB.
 	FetchBytes int
 
 	// RequestTimeout is how long a broker may take for one answer, beside
@@ -159,7 +160,7 @@ const (
 	maxPartitions     = 1024
 	defaultMaxRecord  = 1_000_000
 	defaultQueueBytes = 64 << 20
-	defaultFetchBytes = 1 << 20
+	defaultFetchBytes = 4 << 20
 	defaultTimeout    = 10 * time.Second
 )
 

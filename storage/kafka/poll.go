@@ -16,6 +16,10 @@ const (
 	defaultMaxRecords = 4096
 	defaultMaxBytes   = 1 << 20
 	minFetchBytes     = 64 << 10
+	// aheadBytes is what may be fetched ahead, in all partitions together,
+	// before fetches ask for no more than tightFetchBytes.
+	aheadBytes      = 64 << 20
+	tightFetchBytes = 1 << 20
 )
 
 // reading is a Poll under way.
@@ -158,7 +162,9 @@ func (r *reading) fill(ctx context.Context) error {
 func (r *reading) fetch(ctx context.Context) (c *chunk, err error) {
 	err = r.l.atLeader(ctx, &r.at, r.until, func(ctx context.Context, addr string) (err error) {
 		wait := min(max(time.Until(r.until), 0), maxFetchWait)
-		c, err = r.l.fetchChecked(ctx, addr, &r.at, r.start, r.fetchBytes(), wait)
+		bytes, done := r.fetchBytes()
+		defer done()
+		c, err = r.l.fetchChecked(ctx, addr, &r.at, r.start, bytes, wait)
 		if errors.Is(err, sarama.ErrOffsetOutOfRange) {
 			return r.outOfRange(ctx)
 		}
@@ -168,12 +174,20 @@ func (r *reading) fetch(ctx context.Context) (c *chunk, err error) {
 }
 
 // fetchBytes is how much to ask for: at the pull offset more than is wanted
-// now, for it is where reading goes on.
-func (r *reading) fetchBytes() int {
-	if r.req.Start == storage.Cursor {
-		return max(r.l.opts.FetchBytes, r.req.MaxBytes)
+// now, for it is where reading goes on. A request costs a broker as much as
+// some hundred kilobytes, so far behind the end it is a lot more, while there
+// is room for that until done is called.
+func (r *reading) fetchBytes() (n int, done func()) {
+	if r.req.Start != storage.Cursor {
+		return max(minFetchBytes, r.req.MaxBytes), func() {}
 	}
-	return max(minFetchBytes, r.req.MaxBytes)
+	n = r.l.opts.FetchBytes
+	ahead := &r.l.states.ahead
+	if r.at.partition.seen.Load() > r.start && ahead.Load() < aheadBytes {
+		ahead.Add(int64(n))
+		return max(n, r.req.MaxBytes), func() { ahead.Add(-int64(n)) }
+	}
+	return max(min(n, tightFetchBytes), r.req.MaxBytes), func() {}
 }
 
 // outOfRange finds out what an offset that the broker refuses is outside of.
@@ -210,7 +224,7 @@ func (r *reading) deliver(c *chunk) error {
 	}
 	r.batch.Next = c.next
 	if n < len(c.recs) {
-		rest := &chunk{start: c.recs[n].offset, recs: c.recs[n:], next: c.next, end: c.end}
+		rest := c.after(n)
 		r.batch.Next = rest.start
 		r.at.partition.keep(rest)
 	}

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,10 @@ const (
 
 // states keeps what is remembered of partitions while the log is open.
 type states struct {
+	// ahead is how many bytes are being fetched at pull offsets, or lie in
+	// remnants.
+	ahead atomic.Int64
+
 	mu    sync.Mutex // guards parts
 	parts map[stateKey]*partition
 }
@@ -34,7 +39,7 @@ func (s *states) of(topic, topicID string, number int32) *partition {
 	defer s.mu.Unlock()
 	p := s.parts[key]
 	if p == nil {
-		p = &partition{}
+		p = &partition{ahead: &s.ahead}
 		s.parts[key] = p
 	}
 	return p
@@ -44,8 +49,9 @@ func (s *states) of(topic, topicID string, number int32) *partition {
 func (s *states) forget(topic string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.parts {
+	for key, p := range s.parts {
 		if key.topic == topic {
+			p.end()
 			delete(s.parts, key)
 		}
 	}
@@ -68,9 +74,12 @@ func (s *states) expire(now time.Time) {
 type partition struct {
 	// seen is the highest end that a broker has told.
 	seen atomic.Int64
+	// ahead is that of states.
+	ahead *atomic.Int64
 
-	mu       sync.Mutex // guards remnants
+	mu       sync.Mutex // guards what follows
 	remnants []remnant  // oldest first
+	ended    bool       // nothing is kept any more: the topic was deleted
 }
 
 // remnant is what is left of a fetch.
@@ -93,10 +102,22 @@ func (p *partition) see(end int64) {
 func (p *partition) keep(c *chunk) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
 	if len(p.remnants) == remnantsKept {
-		p.remnants = append(p.remnants[:0], p.remnants[1:]...)
+		p.cut(0, 1)
 	}
 	p.remnants = append(p.remnants, remnant{chunk: c, at: time.Now()})
+	p.ahead.Add(c.size)
+}
+
+// cut takes remnants i to k-1 out; the lock is held.
+func (p *partition) cut(i, k int) {
+	for _, r := range p.remnants[i:k] {
+		p.ahead.Add(-r.chunk.size)
+	}
+	p.remnants = slices.Delete(p.remnants, i, k)
 }
 
 // take returns the rest of a chunk that goes on at an offset; nil: none. Only
@@ -106,7 +127,7 @@ func (p *partition) take(start int64) *chunk {
 	defer p.mu.Unlock()
 	for i, r := range p.remnants {
 		if r.chunk.start == start && time.Since(r.at) < remnantAge {
-			p.remnants = append(p.remnants[:i], p.remnants[i+1:]...)
+			p.cut(i, i+1)
 			return r.chunk
 		}
 	}
@@ -116,8 +137,16 @@ func (p *partition) take(start int64) *chunk {
 // drop forgets all remnants.
 func (p *partition) drop() {
 	p.mu.Lock()
-	p.remnants = nil
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	p.cut(0, len(p.remnants))
+}
+
+// end is drop for good.
+func (p *partition) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	p.cut(0, len(p.remnants))
 }
 
 func (p *partition) expire(now time.Time) {
@@ -127,9 +156,5 @@ func (p *partition) expire(now time.Time) {
 	for n < len(p.remnants) && now.Sub(p.remnants[n].at) > remnantAge {
 		n++
 	}
-	if n == len(p.remnants) {
-		p.remnants = nil
-		return
-	}
-	p.remnants = append(p.remnants[:0], p.remnants[n:]...)
+	p.cut(0, n)
 }

@@ -243,14 +243,18 @@ func (l *Log) timeAt(ctx context.Context, at *place, offset, end int64) (int64, 
 		switch {
 		case err != nil:
 			return 0, time.Time{}, err
-		case len(c.msgs) > 0:
+		case c.first() == offset && len(c.msgs) > 0, len(c.msgs) > 0 && at.state.isGap(offset):
 			return c.msgs[0].QueueOffset, c.msgs[0].Stored(), nil
-		case c.next == offset:
-			return 0, time.Time{}, fmt.Errorf("rocketmq4: %v: the message at %d cannot be read yet: %w", at, offset, storage.ErrUnavailable)
+		case c.next == offset || !at.state.isGap(offset):
+			return 0, time.Time{}, notVisible(at, offset)
 		}
 		offset = c.next
 	}
 	return end, time.Now(), nil
+}
+
+func notVisible(at *place, offset int64) error {
+	return fmt.Errorf("rocketmq4: %v: the message at %d cannot be read now: %w", at, offset, storage.ErrUnavailable)
 }
 
 // Fingerprint implements storage.Fingerprinter. RocketMQ has no leader epochs.
@@ -290,8 +294,8 @@ func (l *Log) lastBelow(ctx context.Context, at *place, low, next int64) (last *
 					last = &c.msgs[i]
 				}
 			}
-			if c.next == offset {
-				return nil, fmt.Errorf("rocketmq4: %v: the message at %d cannot be read yet: %w", at, offset, storage.ErrUnavailable)
+			if c.next == offset || c.first() != offset && !at.state.isGap(offset) {
+				return nil, notVisible(at, offset)
 			}
 			offset = c.next
 		}

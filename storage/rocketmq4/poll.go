@@ -184,22 +184,24 @@ func (r *reading) more(ctx context.Context) (done bool, err error) {
 		return false, r.outOfDate(ctx)
 	case err != nil:
 		return false, err
-	case len(c.msgs) > 0 && c.msgs[0].QueueOffset == r.start:
+	case c.first() == r.start && len(c.msgs) > 0:
 		return true, r.deliverAll(ctx, c)
-	case len(c.msgs) > 0:
-		gap := r.start
-		if err := r.pass(ctx, c.msgs[0].QueueOffset); err != nil || r.start == gap {
-			return false, err
-		}
-		return true, r.deliverAll(ctx, c)
-	case c.next > r.start:
-		return false, r.pass(ctx, c.next)
+	case c.first() > r.start && r.at.state.isGap(r.start):
+		return false, r.pass(ctx, c.first())
 	}
-	// Nothing, although the maximum is higher: it is not visible yet.
-	if time.Until(r.until) <= 0 {
-		return true, nil
+	// The message is not visible, though the maximum is above it.
+	if left := time.Until(r.until); left > 0 {
+		return false, sleep(ctx, min(unseenPause, left))
 	}
-	return false, sleep(ctx, min(unseenPause, time.Until(r.until)))
+	return true, nil
+}
+
+// first is the offset of the first message, or where reading goes on.
+func (c *chunk) first() int64 {
+	if len(c.msgs) > 0 {
+		return c.msgs[0].QueueOffset
+	}
+	return c.next
 }
 
 // pass goes on behind a gap, unless it reaches down to the minimum: then
@@ -211,6 +213,7 @@ func (r *reading) pass(ctx context.Context, next int64) error {
 	if r.at.state.gone(r.start) {
 		return nil
 	}
+	r.l.opts.Logger.Warn("rocketmq4: messages are missing amid a queue", "topic", r.at.topic, "partition", r.at.name, "from", r.start, "to", next-1)
 	r.start, r.batch.Next = next, next
 	return nil
 }
@@ -258,7 +261,7 @@ func (r *reading) deliverAll(ctx context.Context, c *chunk) error {
 			return nil
 		}
 		next, err := r.l.checked(ctx, r.at, c.next)
-		if err != nil || len(next.msgs) == 0 {
+		if err != nil || len(next.msgs) == 0 || next.first() != c.next {
 			return nil //nolint:nilerr // there are records: the next Poll tells
 		}
 		c = next
@@ -287,11 +290,15 @@ func (r *reading) inRange(ctx context.Context) error {
 	if low <= r.start && r.start <= high && time.Since(told) < boundsAge {
 		return nil
 	}
-	low, high, err := r.l.boundsNow(ctx, r.at, r.start)
-	if err != nil || low <= r.start && r.start <= high {
-		return err
+	if low <= r.start && r.start <= high && !told.IsZero() && r.at.master() == "" && len(r.at.addrs) > 0 {
+		return nil // a slave goes on while there is no master
 	}
-	if err := r.l.verify(ctx, r.at); err != nil {
+	low, high, err := r.l.boundsNow(ctx, r.at, r.start)
+	inside := low <= r.start && r.start <= high
+	if err == nil && (!inside || r.at.state.isDoubtful()) {
+		err = r.l.verify(ctx, r.at)
+	}
+	if err != nil || inside {
 		return err
 	}
 	r.l.opts.Observe.OutOfRange(r.at.topic, r.at.name, r.start, low, high)

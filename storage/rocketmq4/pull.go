@@ -81,6 +81,8 @@ func (l *Log) pullAt(ctx context.Context, at *place, addr string, isMaster bool,
 	}
 	if isMaster && r.Max >= offset {
 		at.state.told(r.Min, r.Max)
+	} else if !isMaster {
+		at.state.reached(r.Max)
 	}
 	c := &chunk{start: offset, next: offset}
 	if r.NextOffset > offset && (r.NextOffset <= r.Max || !isMaster) {
@@ -90,20 +92,27 @@ func (l *Log) pullAt(ctx context.Context, at *place, addr string, isMaster bool,
 		return c, nil
 	}
 	msgs, err := remoting.DecodeMessages(r.Body)
-	for len(msgs) > 0 && msgs[0].QueueOffset < offset {
-		msgs = msgs[1:] // of a batch that began before
-	}
 	if err != nil && len(msgs) == 0 {
 		return nil, fmt.Errorf("rocketmq4: %v at %d, broker %s: %w: %w", at, offset, addr, storage.ErrCorrupt, err)
 	}
-	if n := len(msgs); n > 0 {
-		end := msgs[n-1].QueueOffset + 1
-		if c.next = max(c.next, end); err != nil {
-			c.next = end // what follows is damaged: the next pull says so
-		}
-	}
-	c.msgs = msgs
+	c.take(msgs)
 	return c, nil
+}
+
+// take takes messages in up to the first gap among them. A broker that does not
+// find a message it has goes on with the next file of its log, and does not say
+// so: what it says of where to go on is not looked at.
+func (c *chunk) take(msgs []remoting.Message) {
+	for len(msgs) > 0 && msgs[0].QueueOffset < c.start {
+		msgs = msgs[1:] // of a batch that began before
+	}
+	n := 0
+	for n < len(msgs) && msgs[n].QueueOffset == msgs[0].QueueOffset+int64(n) {
+		n++
+	}
+	if c.msgs = msgs[:n]; n > 0 {
+		c.next = msgs[n-1].QueueOffset + 1
+	}
 }
 
 // failed explains an error of a broker and counts it.
@@ -158,8 +167,8 @@ func (l *Log) behind(ctx context.Context, at *place, before anchor) (c *chunk, k
 		return nil, false, err
 	}
 	if len(c.msgs) > 0 && c.msgs[0].QueueOffset == before.Offset {
-		if hashOf(&c.msgs[0]) != before.Hash {
-			return nil, false, l.changed(at)
+		if err := l.compare(at, &c.msgs[0], before); err != nil {
+			return nil, false, err
 		}
 		c.msgs, known = c.msgs[1:], true
 	}
@@ -213,6 +222,7 @@ func (l *Log) compare(at *place, m *remoting.Message, a anchor) error {
 	if hashOf(m) != a.Hash {
 		return l.changed(at)
 	}
+	at.state.recognize()
 	return nil
 }
 

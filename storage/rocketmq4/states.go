@@ -94,10 +94,12 @@ type partition struct {
 	mu        sync.Mutex // guards what follows
 	low, high int64      // bounds as last told by the master
 	toldAt    time.Time
-	removed   int64 // below it nothing is left, whatever the master tells
-	seen      int64 // the highest maximum ever told
-	source    int64 // number of the broker to read from, as was suggested
+	removed   int64               // below it nothing is left, whatever the master tells
+	gaps      map[int64]time.Time // where a message could not be read, since when
+	seen      int64               // the highest maximum ever told
+	source    int64               // number of the broker to read from, as was suggested
 	anchors   anchors
+	knownAt   time.Time // when the queue was last known again
 	remnants  []remnant // oldest first
 }
 
@@ -118,6 +120,55 @@ func (p *partition) told(low, high int64) int64 {
 	p.low, p.high, p.toldAt = low, high, time.Now()
 	p.seen = max(p.seen, high)
 	return low
+}
+
+// reached notes a maximum that a slave tells: the queue is that long at least.
+func (p *partition) reached(high int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.high, p.seen = max(p.high, high), max(p.seen, high)
+}
+
+// gapTime is how long a message cannot be read before it is taken for removed:
+// a broker may not find one that it has, and then skips all up to the next file
+// of its log.
+const gapTime = 2 * time.Second
+
+// gapsKept bounds what is remembered of such messages.
+const gapsKept = 64
+
+// isGap notes that the message at an offset could not be read, and tells whether
+// it is missing for good.
+func (p *partition) isGap(offset int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if offset < p.removed {
+		return true
+	}
+	since, ok := p.gaps[offset]
+	if !ok {
+		if p.gaps == nil || len(p.gaps) >= gapsKept {
+			p.gaps = map[int64]time.Time{}
+		}
+		since = time.Now()
+		p.gaps[offset] = since
+	}
+	return time.Since(since) >= gapTime
+}
+
+// recognize notes that the queue was known again.
+func (p *partition) recognize() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.knownAt = time.Now()
+}
+
+// isDoubtful tells whether the queue was not known again for long: nothing new
+// may have come because the topic is another one, as long as the old.
+func (p *partition) isDoubtful() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.knownAt) >= holdTime
 }
 
 // remove notes that nothing is left below an offset.

@@ -14,18 +14,21 @@ import (
 	"github.com/ackmesh/ackmesh/storage/kafka"
 )
 
-// killAmidEvents kills the broker and starts it, twice, while 100,000 events
-// are written and read: every event that was told to be stored is read, at
-// its place; none twice; each key in order.
 func (k *kafkaBroker) killAmidEvents(t *testing.T) {
 	l := k.open(t, kafka.Options{})
-	k.topic(t, l, "kill", 3)
+	killAmidEvents(t, l, k.topic(t, l, "kill", 3).Partitions, func() { k.kill(t); k.start(t) })
+}
+
+// killAmidEvents kills the broker and starts it, twice, while 100,000 events
+// are written to a topic kill and read: every event that was told to be stored
+// is read, at its place; none twice; each key in order.
+func killAmidEvents(t *testing.T, l storage.Backend, partitions []string, restart func()) {
 	const total, call = 100_000, 100
 	run := &killRun{l: l, places: map[string]string{}, ids: map[string]int{}}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	var readers, writers sync.WaitGroup
-	for _, part := range []string{"0", "1", "2"} {
+	for _, part := range partitions {
 		readers.Go(func() { run.read(ctx, t, part) })
 	}
 	began := time.Now()
@@ -34,8 +37,7 @@ func (k *kafkaBroker) killAmidEvents(t *testing.T) {
 	}
 	for _, share := range []int{total / 4, total / 2} {
 		run.await(ctx, t, share)
-		k.kill(t)
-		k.start(t)
+		restart()
 	}
 	writers.Wait()
 	run.await(ctx, t, total)
@@ -47,7 +49,7 @@ func (k *kafkaBroker) killAmidEvents(t *testing.T) {
 
 // killRun is what is written and read.
 type killRun struct {
-	l *kafka.Log
+	l storage.Backend
 
 	mu     sync.Mutex
 	places map[string]string // of what was told to be stored

@@ -15,6 +15,9 @@ func (b *broker) serve(ctx context.Context, req *remoting.Command) *remoting.Com
 }
 
 func (b *broker) handle(ctx context.Context, req *remoting.Command) *remoting.Command {
+	if b.of != nil && req.Code != CodePull {
+		return fail(remoting.CodeNoPermission, "a slave is only read")
+	}
 	if user := b.c.opts.Credentials; user != nil && !user.Verify(req) {
 		return fail(remoting.CodeSystemError, "org.apache.rocketmq.acl.common.AclException: Check signature failed")
 	}
@@ -193,36 +196,44 @@ func (b *broker) pullNow(req *remoting.Command) *remoting.Command {
 	if q == nil {
 		return fail(remoting.CodeSystemError, "queueId["+strconv.Itoa(id)+"] is illegal")
 	}
+	high := q.max()
+	if b.of != nil {
+		high = max(high-b.c.lag, q.base)
+		b.c.slow++
+	}
 	code, next := remoting.CodeSuccess, offset
 	var body []byte
 	switch {
-	case len(q.messages) == 0 && offset != 0 && q.base == 0, offset < q.base, offset > q.max():
+	case len(q.messages) == 0 && offset != 0 && q.base == 0, offset < q.base, offset > high:
 		code, next = remoting.CodePullOffsetMoved, q.base
-		if offset > q.max() && q.base > 0 {
-			next = q.max()
+		if offset > high && q.base > 0 {
+			next = high
 		}
 		b.c.moved++
-	case offset == q.max():
+	case offset == high:
 		code = remoting.CodePullNotFound
 	default:
-		body, next = q.from(offset, min(int(field(req, "maxMsgNums")), b.c.opts.PullMax))
+		body, next = q.from(offset, high, min(int(field(req, "maxMsgNums")), b.c.opts.PullMax))
+		if len(body) == 0 {
+			code = remoting.CodePullRetry
+		}
 	}
 	return &remoting.Command{Code: code, Body: body, Fields: map[string]string{
 		"suggestWhichBrokerId": "0", "nextBeginOffset": strconv.FormatInt(next, 10),
-		"minOffset": strconv.FormatInt(q.base, 10), "maxOffset": strconv.FormatInt(q.max(), 10),
+		"minOffset": strconv.FormatInt(q.base, 10), "maxOffset": strconv.FormatInt(high, 10),
 	}}
 }
 
 // pullBytes is how much a pull gives at most, beyond one message.
 const pullBytes = 256 << 10
 
-// from encodes messages from an offset on.
-func (q *queue) from(offset int64, most int) (body []byte, next int64) {
+// from encodes messages from an offset on, below high.
+func (q *queue) from(offset, high int64, most int) (body []byte, next int64) {
 	next = offset
-	for n := 0; next < q.max() && n < most; next++ {
+	for n := 0; next < high && n < most; next++ {
 		m := &q.messages[next-q.base]
 		if m.QueueOffset < 0 {
-			continue // within a batch that is kept as one
+			continue // removed, or within a batch that is kept as one
 		}
 		was := len(body)
 		if body = remoting.AppendMessage(body, m); n > 0 && len(body) > pullBytes {
@@ -230,7 +241,7 @@ func (q *queue) from(offset int64, most int) (body []byte, next int64) {
 		}
 		n++
 	}
-	for next < q.max() && q.messages[next-q.base].QueueOffset < 0 {
+	for next < high && q.messages[next-q.base].QueueOffset < 0 {
 		next++
 	}
 	return body, next

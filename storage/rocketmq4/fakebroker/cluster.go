@@ -36,9 +36,10 @@ type Options struct {
 	MaxMessage int
 	// PullMax is how many messages a pull gives at most; 0: 32.
 	PullMax int
-	// NoAutoCreate is for symmetry with brokers that make no topics: they
-	// refuse request 17 as well.
+	// NoCreate makes brokers refuse to make topics.
 	NoCreate bool
+	// Slaves gives each broker a slave, which has what its master has.
+	Slaves bool
 }
 
 // Cluster is a running fake. All methods may be called concurrently.
@@ -53,6 +54,8 @@ type Cluster struct {
 	faults  []*Fault
 	counts  map[int]int
 	moved   int
+	lag     int64         // how many messages of each queue slaves do not have yet
+	slow    int           // pulls that slaves have served
 	changed chan struct{} // closed and replaced when there is something new
 }
 
@@ -60,7 +63,8 @@ type Cluster struct {
 type broker struct {
 	c     *Cluster
 	name  string
-	slave bool
+	of    *broker // the master, of a slave
+	slave *broker
 	l     *listener
 	up    bool
 	// physical is where the next message lies in its log.
@@ -109,14 +113,23 @@ func Start(opts Options) (*Cluster, error) {
 	}
 	for _, name := range opts.Brokers {
 		b := &broker{c: c, name: name, up: true}
-		l, err := listen("127.0.0.1:0", opts.TLS, b.serve)
-		if err != nil {
+		if opts.Slaves {
+			b.slave = &broker{c: c, name: name, up: true, of: b}
+		}
+		if err := b.listen("127.0.0.1:0"); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		b.l = l
 		c.brokers[name] = b
 	}
 	return c, nil
+}
+
+// listen starts a broker, and its slave where it has one.
+func (b *broker) listen(addr string) (err error) {
+	if b.l, err = listen(addr, b.c.opts.TLS, b.serve); err != nil || b.slave == nil {
+		return err
+	}
+	return b.slave.listen("127.0.0.1:0")
 }
 
 // Close ends everything and waits for it.
@@ -129,6 +142,9 @@ func (c *Cluster) Close() error {
 	var errs []error
 	for _, b := range brokers {
 		errs = append(errs, b.l.stop())
+		if b.slave != nil {
+			errs = append(errs, b.slave.l.stop())
+		}
 	}
 	for _, l := range c.names {
 		errs = append(errs, l.stop())
@@ -253,6 +269,34 @@ func (c *Cluster) Trim(broker, topic string, id int, before int64) {
 		q.messages = slices.Clone(q.messages[n:])
 		q.base = before
 	}
+}
+
+// Remove removes what is below an offset and leaves the minimum where it is, as
+// 4.9.7 does where retention has removed all that a queue had.
+func (c *Cluster) Remove(broker, topic string, id int, before int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := c.queue(broker, topic, id)
+	for i := range q.messages {
+		if q.base+int64(i) < before {
+			q.messages[i] = remoting.Message{QueueOffset: -1}
+		}
+	}
+}
+
+// Lag makes slaves lack so many messages at the end of each queue.
+func (c *Cluster) Lag(messages int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lag = messages
+	c.tell()
+}
+
+// FromSlaves counts the pulls that slaves have served.
+func (c *Cluster) FromSlaves() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slow
 }
 
 // Truncate removes what is at an offset and above, as a broker does that has

@@ -58,7 +58,14 @@ func answer(v any) *remoting.Command {
 
 // data describes a broker; the lock is held.
 func (b *broker) data() remoting.BrokerData {
-	return remoting.BrokerData{Cluster: "DefaultCluster", Name: b.name, Addrs: map[string]string{remoting.MasterID: b.l.addr}}
+	d := remoting.BrokerData{Cluster: "DefaultCluster", Name: b.name, Addrs: map[string]string{}}
+	if b.up {
+		d.Addrs[remoting.MasterID] = b.l.addr
+	}
+	if b.slave != nil {
+		d.Addrs["1"] = b.slave.l.addr
+	}
+	return d
 }
 
 func (c *Cluster) route(name string) *remoting.Command {
@@ -68,7 +75,7 @@ func (c *Cluster) route(name string) *remoting.Command {
 	if t := c.topics[name]; t != nil {
 		for _, at := range slices.Sorted(maps.Keys(t.queues)) {
 			b := c.brokers[at]
-			if !b.up || c.gone[name][at] {
+			if !b.up && b.slave == nil || c.gone[name][at] {
 				continue
 			}
 			n := len(t.queues[at])

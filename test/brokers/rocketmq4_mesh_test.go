@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,9 +55,13 @@ func (r rocketMQ4Mesh) AddPartitions(t testing.TB, topic string, partitions int)
 // up to its next file first.
 func (r *rocketMQ4) Expire(t testing.TB, _ string) {
 	t.Helper()
-	r.fill(t, fileSize+fileSize/2)
-	files := r.commitLog(t)
-	old := files[:len(files)-1]
+	end := r.fill(t, fileSize+fileSize/2)
+	var old []string
+	for _, f := range r.commitLog(t) {
+		if start, err := strconv.ParseInt(filepath.Base(f), 10, 64); err == nil && start+fileSize <= end {
+			old = append(old, f)
+		}
+	}
 	past := time.Now().Add(-5 * 24 * time.Hour)
 	for _, f := range old {
 		if err := os.Chtimes(f, past, past); err != nil {
@@ -75,28 +79,35 @@ func (r *rocketMQ4) Expire(t testing.TB, _ string) {
 	})
 }
 
-// commitLog lists the files of the broker's log, oldest first.
+// commitLog lists the files of the broker's log. Each is called after the
+// place where it begins.
 func (r *rocketMQ4) commitLog(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(r.data, "store", "commitlog", "*"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("files of the log: %q, %v", files, err)
 	}
-	slices.Sort(files)
 	return files
 }
 
-// fill writes so many bytes to a topic of its own.
-func (r *rocketMQ4) fill(t testing.TB, size int) {
+// fill writes so many bytes to a topic of its own, and tells where the last of
+// them lie in the broker's log.
+func (r *rocketMQ4) fill(t testing.TB, size int) (end int64) {
 	t.Helper()
 	r.makeTopic(t, "filler", 1)
 	c := r.client(t)
 	body := make([]byte, 1<<20)
 	for ; size > 0; size -= len(body) {
-		if _, err := c.Send(t.Context(), r.brokerAddr(), remoting.Queue{Topic: "filler"}, remoting.OutMessage{Body: body}); err != nil {
+		sent, err := c.Send(t.Context(), r.brokerAddr(), remoting.Queue{Topic: "filler"}, remoting.OutMessage{Body: body})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The identity ends with the place, in 16 hexadecimal digits.
+		if end, err = strconv.ParseInt(sent.ID[len(sent.ID)-16:], 16, 64); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return end
 }
 
 // client is a remoting client that ends with the test.

@@ -162,6 +162,12 @@ func TestPoisonFindsItself(t *testing.T) {
 		data[100] = "poison"
 		Publish(t, in.Mesh(), "t", data...)
 		sent, finished := 0, map[int64]bool{}
+		for range 2 { // with all in flight: from then on all are suspects, which come alone
+			s := Open(t, in.Mesh(), open("c", Sub("t", broadcast)))
+			s.Take(len(data))
+			sent++
+			s.Break()
+		}
 		for len(letters(t, in, "t")) == 0 {
 			s := Open(t, in.Mesh(), open("c", Sub("t", broadcast)))
 			died := false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"runtime"
 	"slices"
@@ -128,7 +129,7 @@ func TestLite_ThousandInOrder(t *testing.T) {
 	wantOffsets(t, s.Take(1), []int64{each})
 }
 
-// TestLite_IdleIsCheap: what 2,000 idle lite topics cost in goroutines
+// TestLite_IdleIsCheap: what 1,000 idle lite topics cost in goroutines
 // and memory, before and after something happened in each.
 func TestLite_IdleIsCheap(t *testing.T) {
 	in := Start(t, Options{})
@@ -150,7 +151,7 @@ func TestLite_IdleIsCheap(t *testing.T) {
 		return cost{runtime.NumGoroutine(), m.HeapAlloc + m.StackInuse}
 	}
 	before = measure()
-	const n = 2000
+	const n = 1000
 	for from := 0; from < n; from += 1000 {
 		for _, r := range s.ChangeLite(&pb.ChangeLite{Add: liteNames(from + 1000)[from:]}).GetResults() {
 			if r.GetStatus().GetCode() != 0 {
@@ -407,6 +408,45 @@ func TestLite_Refusals(t *testing.T) {
 		sub := TryOpen(t, in.Mesh(), open("c", Sub("chat", broadcast)))
 		if st := sub.Opened.GetResults()[0].GetStatus(); codes.Code(st.GetCode()) != codes.FailedPrecondition {
 			t.Errorf("Subscribe to a parent: %v", st)
+		}
+	})
+}
+
+// TestLite_HostileMessages: what is no message of the contract ends the stream
+// with INVALID_ARGUMENT, and nothing else.
+func TestLite_HostileMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := Start(t, Options{})
+		ack := func(ids ...uint64) *pb.SubscribeLiteRequest {
+			return &pb.SubscribeLiteRequest{Kind: &pb.SubscribeLiteRequest_Ack{Ack: &pb.Ack{DeliveryIds: ids}}}
+		}
+		reversed := &pb.Extend{Ranges: []*pb.DeliveryRange{{First: 9, Last: 3}}}
+		many := &pb.ChangeLite{Add: slices.Repeat([]string{"a"}, 10_001)}
+		for what, msgs := range map[string][]*pb.SubscribeLiteRequest{
+			"no open":        {ack(1)},
+			"nothing":        {{}},
+			"a second open":  {{Kind: &pb.SubscribeLiteRequest_Open{Open: openLite("c", "a")}}, {Kind: &pb.SubscribeLiteRequest_Open{Open: openLite("c", "a")}}},
+			"nothing later":  {{Kind: &pb.SubscribeLiteRequest_Open{Open: openLite("c", "a")}}, {}},
+			"id 0":           {{Kind: &pb.SubscribeLiteRequest_Open{Open: openLite("c", "a")}}, ack(0)},
+			"reversed range": {{Kind: &pb.SubscribeLiteRequest_Open{Open: openLite("c", "a")}}, {Kind: &pb.SubscribeLiteRequest_Extend{Extend: reversed}}},
+			"too many":       {{Kind: &pb.SubscribeLiteRequest_Open{Open: openLite("c", slices.Repeat([]string{"a"}, 10_001)...)}}},
+			"too many later": {{Kind: &pb.SubscribeLiteRequest_Open{Open: openLite("c", "a")}}, {Kind: &pb.SubscribeLiteRequest_Change{Change: many}}},
+		} {
+			raw, err := in.Lite().SubscribeLite(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range msgs {
+				if err := raw.Send(m); err != nil && !errors.Is(err, io.EOF) {
+					t.Fatal(err)
+				}
+			}
+			for err == nil {
+				_, err = raw.Recv()
+			}
+			if status.Code(err) != codes.InvalidArgument {
+				t.Errorf("%s: the stream ended with %v", what, err)
+			}
 		}
 	})
 }

@@ -27,9 +27,17 @@ type litePort interface {
 	readLite(ctx context.Context, broker, parent, lite string, offset int64, most int) (litePull, error)
 	// end is the next offset to be written to a queue.
 	end(ctx context.Context, q queue) (int64, error)
-	// watch waits at a queue of a parent for messages at an offset or above, and
-	// names their lite topics. lost: the queue does not hold the offset.
-	watch(ctx context.Context, q queue, offset int64, wait time.Duration) (next int64, lites []string, lost bool, err error)
+	// watch waits at a queue of a parent for messages at an offset or above.
+	watch(ctx context.Context, q queue, offset int64, wait time.Duration) (liteNews, error)
+}
+
+// liteNews is what came to a queue of a parent.
+type liteNews struct {
+	next  int64    // where to go on
+	lites []string // the lite topics of the messages
+	// stray are those of messages that the broker has put into no lite topic.
+	stray []string
+	lost  bool // the queue does not hold the offset
 }
 
 // litePull is what a read of a lite topic found.
@@ -116,30 +124,36 @@ func (p *remotingPort) end(ctx context.Context, q queue) (int64, error) {
 	return p.c.MaxOffset(ctx, addr, rq)
 }
 
-func (p *remotingPort) watch(ctx context.Context, q queue, offset int64, wait time.Duration) (next int64, lites []string, lost bool, err error) {
+func (p *remotingPort) watch(ctx context.Context, q queue, offset int64, wait time.Duration) (news liteNews, err error) {
 	addr, rq, err := p.at(ctx, q)
 	if err != nil {
-		return offset, nil, false, err
+		return news, err
 	}
 	res, err := p.c.Pull(ctx, addr, remoting.PullRequest{Queue: rq, Offset: offset, Wait: wait})
 	if err != nil {
-		return offset, nil, false, err
+		return news, err
 	}
 	switch res.Status {
 	case remoting.PullFound:
 	case remoting.PullNone:
-		return offset, nil, false, nil
+		return liteNews{next: offset}, nil
 	default:
-		return res.NextOffset, nil, true, nil
+		return liteNews{next: res.NextOffset, lost: true}, nil
 	}
 	msgs, err := remoting.DecodeMessages(res.Body)
 	if err != nil {
-		return offset, nil, false, err
+		return news, err
 	}
+	news.next = res.NextOffset
 	for i := range msgs {
-		if lite, ok := msgs[i].Property(propLite); ok {
-			lites = append(lites, lite)
+		lite, ok := msgs[i].Property(propLite)
+		if !ok {
+			continue
+		}
+		news.lites = append(news.lites, lite)
+		if _, placed := msgs[i].Property(propDispatch); !placed {
+			news.stray = append(news.stray, lite)
 		}
 	}
-	return res.NextOffset, lites, false, nil
+	return news, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ackmesh/ackmesh/storage"
@@ -73,6 +74,7 @@ type parentWatch struct {
 	ready  chan struct{} // closed once the queues that can be reached are watched
 
 	watched map[queue]bool // of the goroutine that looks for queues
+	warned  atomic.Bool    // of messages that are in no lite topic
 
 	mu    sync.Mutex
 	lites map[string]*liteState
@@ -199,7 +201,7 @@ func (w *parentWatch) look(first bool) (all bool) {
 func (w *parentWatch) follow(q queue, next int64) {
 	failures := 0
 	for w.ctx.Err() == nil {
-		at, lites, lost, err := w.ls.port.watch(w.ctx, q, next, watchWait)
+		news, err := w.ls.port.watch(w.ctx, q, next, watchWait)
 		if err != nil {
 			if failures++; failures == 1 {
 				w.ls.l.opts.Logger.Debug("lite topics are not watched", "parent", w.name, "queue", q.partition(), "error", err)
@@ -207,13 +209,23 @@ func (w *parentWatch) follow(q queue, next int64) {
 			pause(w.ctx, session.Pause(failures))
 			continue
 		}
-		next = at
-		if lost || failures > 0 {
+		next = news.next
+		if news.lost || failures > 0 {
 			w.missed()
 		}
 		failures = 0
-		w.came(q.broker, lites)
+		w.came(q.broker, news.lites)
+		w.strayed(q.broker, news.stray)
 	}
+}
+
+// strayed warns, once, of messages that no reader of lite topics will see.
+func (w *parentWatch) strayed(broker string, lites []string) {
+	if len(lites) == 0 || !w.warned.CompareAndSwap(false, true) {
+		return
+	}
+	w.ls.l.opts.Logger.Warn("a broker has put messages into no lite topic: set enableLmq=true and enableMultiDispatch=true there, and have other programs send them one at a time, not in batches",
+		"parent", w.name, "lite", lites[0], "broker", broker)
 }
 
 // came tells who awaits lite topics that messages have come for.

@@ -29,7 +29,7 @@ func serveProfiled(ctx context.Context, args []string) (err error) {
 	fs.StringVar(&cfg.Data, "data", "", "")
 	fs.StringVar(&cfg.Storage, "storage", "", "")
 	fs.StringVar(&cfg.Kafka.Brokers, "kafka.brokers", "", "")
-	fs.StringVar(&cfg.RocketMQ4.NameServers, "rocketmq4.name-servers", "", "")
+	fs.StringVar(&cfg.RocketMQ4.NameServers, "rocketmq4.nameservers", "", "")
 	fs.StringVar(&cfg.RocketMQ5.Endpoints, "rocketmq5.endpoints", "", "")
 	fs.StringVar(&cfg.RocketMQ5.NameServers, "rocketmq5.nameservers", "", "")
 	fs.StringVar(&cfg.Listen, "listen", "", "")

@@ -37,7 +37,7 @@ func gatherRocketMQ4(ctx context.Context, w *workshop) error {
 		"RMQ_VERSION="+rocketmq4Version, "RMQ_JVM_OPTS="+wholeCompiler, "RMQ_BROKER_HEAP=1g",
 		fmt.Sprintf("RMQ_NS_PORT=%d", names), fmt.Sprintf("RMQ_BROKER_PORT=%d", port))
 	b.address = fmt.Sprintf("127.0.0.1:%d", names)
-	b.flags = []string{"--storage", "rocketmq4", "--rocketmq4.name-servers", b.address}
+	b.flags = []string{"--storage", "rocketmq4", "--rocketmq4.nameservers", b.address}
 	b.makeTopic = func(ctx context.Context, topic string) error { return b.makeRocketMQ4Topic(ctx, topic, port, names) }
 	program, err := w.gatherRocketMQ(ctx, b, "push", b.data, "broker")
 	if err == nil && !w.opt.alone {

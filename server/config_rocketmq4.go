@@ -14,7 +14,7 @@ import (
 type RocketMQ4Config struct {
 	// NameServers are the name servers, host:port, with commas between them.
 	// Needed with storage=rocketmq4.
-	NameServers string `key:"name-servers"`
+	NameServers string `key:"nameservers"`
 	// Cluster is where topics are made. Default empty: at all brokers.
 	Cluster string `key:"cluster"`
 	// MaxRecord is the largest event written; the brokers' maxMessageSize must
@@ -33,7 +33,7 @@ type RocketMQ4Config struct {
 func (c Config) checkRocketMQ4(p *problems) {
 	r := c.RocketMQ4
 	if strings.Trim(r.NameServers, ", ") == "" {
-		p.add("rocketmq4.name-servers", "it is empty: give host:port of a name server")
+		p.add("rocketmq4.nameservers", "it is empty: give host:port of a name server")
 	}
 	if (r.AccessKey == "") != (r.SecretKey == "") {
 		p.add("rocketmq4.access-key", "it goes with rocketmq4.secret-key: give both or neither")

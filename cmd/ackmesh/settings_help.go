@@ -28,7 +28,7 @@ var settingHelp = map[string]string{
 	"kafka.cert":                         "PEM file of the certificate shown to brokers; empty: none",
 	"kafka.key":                          "PEM file of its private key",
 	"kafka.server-name":                  "name that the brokers' certificates must have; empty: that of the address",
-	"rocketmq4.name-servers":             "RocketMQ name servers, host:port, with commas between them",
+	"rocketmq4.nameservers":              "RocketMQ name servers, host:port, with commas between them",
 	"rocketmq4.cluster":                  "cluster of brokers where topics are made; empty: all brokers",
 	"rocketmq4.max-record":               "largest event written; 0: 4,000,000 bytes",
 	"rocketmq4.access-key":               "user, for brokers with access control lists",

@@ -84,7 +84,7 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 	if _, err := client.Topics(ctx); err != nil {
 		l.close()
 		client.Close()
-		err = fmt.Errorf("cannot use the name servers %q, check rocketmq4.name-servers and rocketmq4.tls: %w", opts.NameServers, explain(err))
+		err = fmt.Errorf("cannot use the name servers %q, check rocketmq4.nameservers and rocketmq4.tls: %w", opts.NameServers, explain(err))
 		return nil, errors.Join(err, l.cursors.Close())
 	}
 	l.queue = newQueue(l)

@@ -27,7 +27,7 @@ type rocketMQ4Mesh struct{ *rocketMQ4 }
 var _ mesh.Broker = rocketMQ4Mesh{}
 
 func (r rocketMQ4Mesh) Flags() []string {
-	return []string{"--storage", "rocketmq4", "--rocketmq4.name-servers", r.nameServers()[0]}
+	return []string{"--storage", "rocketmq4", "--rocketmq4.nameservers", r.nameServers()[0]}
 }
 
 func (r rocketMQ4Mesh) Kill(t testing.TB)  { r.kill(t) }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -315,4 +316,52 @@ func (f *failing) Create(name string) (vfs.File, error) {
 		return nil, f.err
 	}
 	return f.FS.Create(name)
+}
+
+// TestForgetPartition: what was forgotten is gone, now and after a restart, and
+// nothing else is.
+func TestForgetPartition(t *testing.T) {
+	dir := t.TempDir()
+	f := open(t, dir, cursorfile.Options{})
+	f.Seek("chat", "", "session-1/0", 7)
+	f.Seek("chat", "", "session-2/0", 8)
+	f.Seek("other", "", "session-1/0", 9)
+	f.ForgetPartition("chat", "session-1/0")
+	f.ForgetPartition("chat", "never")
+	f.ForgetPartition("never", "session-1/0")
+	for range 2 {
+		if _, _, ok := f.Get("chat", "session-1/0"); ok {
+			t.Error("it is there still")
+		}
+		for topic, want := range map[string]int64{"chat/session-2/0": 8, "other/session-1/0": 9} {
+			name, part, _ := strings.Cut(topic, "/")
+			if next, _, ok := f.Get(name, part); !ok || next != want {
+				t.Errorf("%s is at %d, %v", topic, next, ok)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f = open(t, dir, cursorfile.Options{})
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestInMemory: it keeps what it is told until it is closed, and nowhere.
+func TestInMemory(t *testing.T) {
+	f := cursorfile.InMemory()
+	f.Seek("t", "", "0", 7)
+	if err := f.Checkpoint(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if next, _, ok := f.Get("t", "0"); !ok || next != 7 {
+		t.Errorf("it is at %d, %v", next, ok)
+	}
+	for range 2 {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

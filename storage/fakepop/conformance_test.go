@@ -105,3 +105,17 @@ func TestPopConformanceBare(t *testing.T) {
 	h.Advance = func(t storagetest.T, b storage.Backend, d time.Duration) { advance(t, b.(bareClient).b, d) }
 	storagetest.RunPop(t, h)
 }
+
+// Lite topics are read by position, beside the groups.
+func TestLiteConformance(t *testing.T) {
+	storagetest.RunLite(t, storagetest.LiteHarness{
+		Open:        harness().Open,
+		Reopen:      harness().Reopen,
+		CrashReopen: harness().CrashReopen,
+		MakeTopic: func(t storagetest.T, b storage.Backend, topic string) {
+			if _, err := b.(*fakepop.Backend).CreateTopic(t.Context(), topic, storage.TopicConfig{}); err != nil {
+				t.Fatalf("make a topic: %v", err)
+			}
+		},
+	})
+}

@@ -201,7 +201,11 @@ func (w *parentWatch) look(first bool) (all bool) {
 func (w *parentWatch) follow(q queue, next int64) {
 	failures := 0
 	for w.ctx.Err() == nil {
-		news, err := w.ls.port.watch(w.ctx, q, next, watchWait)
+		wait := watchWait
+		if failures > 0 {
+			wait = 0 // to know at once when the broker is back
+		}
+		news, err := w.ls.port.watch(w.ctx, q, next, wait)
 		if err != nil {
 			if failures++; failures == 1 {
 				w.ls.l.opts.Logger.Debug("lite topics are not watched", "parent", w.name, "queue", q.partition(), "error", err)

@@ -9,12 +9,12 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"runtime/pprof"
 	"sync"
 
 	"github.com/ackmesh/ackmesh/bench/load"
 	"github.com/ackmesh/ackmesh/server"
+	"github.com/ackmesh/ackmesh/server/gcpace"
 )
 
 // serveProfiled is `ackmesh serve` that makes CPU profiles: the first argument
@@ -23,7 +23,6 @@ func serveProfiled(ctx context.Context, args []string) (err error) {
 	if len(args) == 0 {
 		return errors.New("no file for the profile")
 	}
-	debug.SetGCPercent(50) // as `ackmesh serve` does
 	cfg := server.Defaults()
 	fs := flag.NewFlagSet(cmdServe, flag.ContinueOnError)
 	fs.StringVar(&cfg.Data, "data", "", "")
@@ -39,6 +38,7 @@ func serveProfiled(ctx context.Context, args []string) (err error) {
 	if err := fs.Parse(args[1:]); err != nil {
 		return err
 	}
+	defer gcpace.Start(gcpace.ForServer(cfg.Storage))() // as `ackmesh serve` does
 	p := &profiler{prefix: args[0]}
 	defer func() { err = errors.Join(err, p.end()) }()
 	stop := p.onSignal()

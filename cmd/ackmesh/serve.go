@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ackmesh/ackmesh/server"
+	"github.com/ackmesh/ackmesh/server/gcpace"
 )
 
 // serveCommand is "ackmesh serve".
@@ -72,15 +72,10 @@ func (a *app) serve(cmd *cobra.Command, cfg server.Config) error {
 	}
 	defer a.reloadOnHangup(srv)()
 	if a.getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		defer gcpace.Start(gcpace.ForServer(cfg.Storage))()
 	}
 	return srv.Run(cmd.Context())
 }
-
-// gcPercent is how far the heap grows between two collections, unless GOGC says
-// it. A server under load makes little garbage, so that Go's own 100 is no
-// faster; with ten thousand idle streams it costs a hundred megabytes.
-const gcPercent = 50
 
 // reloadOnHangup has a server reload with each SIGHUP, until stop is called.
 func (a *app) reloadOnHangup(srv runner) (stop func()) {

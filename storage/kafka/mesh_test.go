@@ -3,12 +3,16 @@ package kafka_test
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/offsetstore"
 	"github.com/ackmesh/ackmesh/server"
 	mesh "github.com/ackmesh/ackmesh/server/servertest"
 	"github.com/ackmesh/ackmesh/storage/kafka"
@@ -132,5 +136,39 @@ func TestMeshTopicRecreated(t *testing.T) {
 		if g.Offset != int64(i) {
 			t.Errorf("delivery %d has the offset %d", i, g.Offset)
 		}
+	}
+}
+
+// A broker that answers for a while that the partition ends at 0, and refuses
+// every read, moves nothing: no position, no correction; then delivery goes on.
+func TestMeshMaximumIsZero(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(1))
+	seed(t, c, "t", 1)
+	in, o := instance(t, c)
+	s := subscribe(t, in, mesh.Earliest())
+	mesh.Publish(t, in.Mesh(), "t", mesh.Numbers(100)...)
+	s.AckDurable(s.Take(100)...)
+	hide := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Err: kerr.OffsetOutOfRange, Count: -1})
+	var isOver atomic.Bool
+	c.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		res, ok := listOffsets(r, 0)
+		return res, nil, ok && !isOver.Load()
+	})
+	in.Stop()
+	o.Backend = open(t, kafka.Options{Brokers: c.ListenAddrs()}) // one that has not seen the end
+	in = mesh.Start(t, o)
+	s = subscribe(t, in, nil)
+	other := open(t, kafka.Options{Brokers: c.ListenAddrs()})
+	write(t, other, "t", 100, 101)
+	s.Quiet(3 * time.Second)
+	key := offsetstore.Key{Topic: "t", Subscriber: offsetstore.Subscriber{Kind: offsetstore.KindClient, Name: "c"}, Partition: "0"}
+	if v, ok, err := o.Store.Get(key); err != nil || !ok || v.Position != 100 || v.Epoch != 0 {
+		t.Errorf("the position is %d in epoch %d: %v, %v", v.Position, v.Epoch, ok, err)
+	}
+	hide.Remove()
+	isOver.Store(true)
+	if got := s.Take(1); got[0].Offset != 100 || got[0].Epoch != 0 {
+		t.Errorf("then came %s", mesh.Show(got))
 	}
 }

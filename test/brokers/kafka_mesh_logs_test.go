@@ -33,6 +33,7 @@ func (k kafkaMesh) logIsCut(t *testing.T) {
 			n.Publish(topic, nil, servertest.Numbers(40)...)
 			s.AckDurable(s.Take(40)...)
 			if stopped {
+				s.Break() // an orderly end waits for those that are there
 				n.Term(20 * time.Second)
 			}
 			k.kill(t)

@@ -73,6 +73,7 @@ func (s *suite) recreatedWhileStopped(t *testing.T) {
 	st := n.Open("c", topic, servertest.Earliest())
 	n.Publish(topic, nil, named("old", 10)...)
 	st.AckDurable(st.Take(10)[:7]...)
+	st.Break() // an orderly end waits for those that are there
 	n.Term(20 * time.Second)
 	data := named("new", 30)
 	s.recreate(t, topic, data)
@@ -96,6 +97,7 @@ func (s *suite) retentionPassesPosition(t *testing.T) {
 	st := n.Open("c", topic, servertest.Earliest())
 	n.Publish(topic, nil, named("old", 20)...)
 	st.AckDurable(st.Take(20)[:5]...)
+	st.Break() // an orderly end waits for those that are there
 	n.Term(20 * time.Second)
 	s.b.Expire(t, topic)
 	n.Up()

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -330,22 +329,10 @@ func TestForgetPartition(t *testing.T) {
 	f.ForgetPartition("chat", "never")
 	f.ForgetPartition("never", "session-1/0")
 	for range 2 {
-		if _, _, ok := f.Get("chat", "session-1/0"); ok {
-			t.Error("it is there still")
-		}
-		for topic, want := range map[string]int64{"chat/session-2/0": 8, "other/session-1/0": 9} {
-			name, part, _ := strings.Cut(topic, "/")
-			if next, _, ok := f.Get(name, part); !ok || next != want {
-				t.Errorf("%s is at %d, %v", topic, next, ok)
-			}
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-		f = open(t, dir, cursorfile.Options{})
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
+		wantNone(t, f, "chat", "session-1/0")
+		want(t, f, "chat", "session-2/0", 8)
+		want(t, f, "other", "session-1/0", 9)
+		f = reopen(t, f, dir)
 	}
 }
 
@@ -356,9 +343,7 @@ func TestInMemory(t *testing.T) {
 	if err := f.Checkpoint(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if next, _, ok := f.Get("t", "0"); !ok || next != 7 {
-		t.Errorf("it is at %d, %v", next, ok)
-	}
+	want(t, f, "t", "0", 7)
 	for range 2 {
 		if err := f.Close(); err != nil {
 			t.Error(err)

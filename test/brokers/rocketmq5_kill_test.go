@@ -214,6 +214,6 @@ func (r *rocketmq5Broker) serversAreKilled(t *testing.T) {
 	}
 	until(total)
 	<-published
-	t.Logf("%d events, %d of them came twice", len(seen), twice)
+	t.Logf("%d events, %d of them were published again after UNAVAILABLE", len(seen), twice)
 	n.Check()
 }

@@ -181,7 +181,8 @@ func (x *PublishLiteRequest) GetEvents() []*EventMeshFrame {
 // PublishLiteResponse says what became of each event.
 type PublishLiteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each event, in order. PublishedEvent.partition is the lite topic.
+	// One for each event, in order. PublishedEvent.partition is the lite topic,
+	// PublishedEvent.offset -1 where the log does not tell it.
 	Events        []*PublishedEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -105,7 +105,9 @@ class PublishLiteResponse(_message.Message):
     EVENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_eventmesh_pb2.PublishedEvent]:
-        """One for each event, in order. PublishedEvent.partition is the lite topic."""
+        """One for each event, in order. PublishedEvent.partition is the lite topic,
+        PublishedEvent.offset -1 where the log does not tell it.
+        """
 
     def __init__(
         self,

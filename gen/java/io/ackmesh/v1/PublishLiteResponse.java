@@ -58,7 +58,8 @@ private static final long serialVersionUID = 0L;
   private java.util.List<io.ackmesh.v1.PublishedEvent> events_;
   /**
    * <pre>
-   * One for each event, in order. PublishedEvent.partition is the lite topic.
+   * One for each event, in order. PublishedEvent.partition is the lite topic,
+   * PublishedEvent.offset -1 where the log does not tell it.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -69,7 +70,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * One for each event, in order. PublishedEvent.partition is the lite topic.
+   * One for each event, in order. PublishedEvent.partition is the lite topic,
+   * PublishedEvent.offset -1 where the log does not tell it.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -81,7 +83,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * One for each event, in order. PublishedEvent.partition is the lite topic.
+   * One for each event, in order. PublishedEvent.partition is the lite topic,
+   * PublishedEvent.offset -1 where the log does not tell it.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -92,7 +95,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * One for each event, in order. PublishedEvent.partition is the lite topic.
+   * One for each event, in order. PublishedEvent.partition is the lite topic,
+   * PublishedEvent.offset -1 where the log does not tell it.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -103,7 +107,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * One for each event, in order. PublishedEvent.partition is the lite topic.
+   * One for each event, in order. PublishedEvent.partition is the lite topic,
+   * PublishedEvent.offset -1 where the log does not tell it.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -481,7 +486,8 @@ private static final long serialVersionUID = 0L;
 
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -495,7 +501,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -509,7 +516,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -523,7 +531,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -542,7 +551,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -560,7 +570,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -578,7 +589,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -597,7 +609,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -615,7 +628,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -633,7 +647,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -652,7 +667,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -669,7 +685,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -686,7 +703,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -697,7 +715,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -711,7 +730,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -726,7 +746,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -737,7 +758,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -749,7 +771,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * One for each event, in order. PublishedEvent.partition is the lite topic.
+     * One for each event, in order. PublishedEvent.partition is the lite topic,
+     * PublishedEvent.offset -1 where the log does not tell it.
      * </pre>
      *
      * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>

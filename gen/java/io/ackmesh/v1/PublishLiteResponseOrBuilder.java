@@ -12,7 +12,8 @@ public interface PublishLiteResponseOrBuilder extends
 
   /**
    * <pre>
-   * One for each event, in order. PublishedEvent.partition is the lite topic.
+   * One for each event, in order. PublishedEvent.partition is the lite topic,
+   * PublishedEvent.offset -1 where the log does not tell it.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -21,7 +22,8 @@ public interface PublishLiteResponseOrBuilder extends
       getEventsList();
   /**
    * <pre>
-   * One for each event, in order. PublishedEvent.partition is the lite topic.
+   * One for each event, in order. PublishedEvent.partition is the lite topic,
+   * PublishedEvent.offset -1 where the log does not tell it.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -29,7 +31,8 @@ public interface PublishLiteResponseOrBuilder extends
   io.ackmesh.v1.PublishedEvent getEvents(int index);
   /**
    * <pre>
-   * One for each event, in order. PublishedEvent.partition is the lite topic.
+   * One for each event, in order. PublishedEvent.partition is the lite topic,
+   * PublishedEvent.offset -1 where the log does not tell it.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -37,7 +40,8 @@ public interface PublishLiteResponseOrBuilder extends
   int getEventsCount();
   /**
    * <pre>
-   * One for each event, in order. PublishedEvent.partition is the lite topic.
+   * One for each event, in order. PublishedEvent.partition is the lite topic,
+   * PublishedEvent.offset -1 where the log does not tell it.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>
@@ -46,7 +50,8 @@ public interface PublishLiteResponseOrBuilder extends
       getEventsOrBuilderList();
   /**
    * <pre>
-   * One for each event, in order. PublishedEvent.partition is the lite topic.
+   * One for each event, in order. PublishedEvent.partition is the lite topic,
+   * PublishedEvent.offset -1 where the log does not tell it.
    * </pre>
    *
    * <code>repeated .ackmesh.v1.PublishedEvent events = 1 [json_name = "events"];</code>

@@ -75,8 +75,10 @@ func (o Options) withDefaults() Options {
 		v   *time.Duration
 		def time.Duration
 	}{
-		{&o.RequestTimeout, 5 * time.Second}, {&o.Heartbeat, 10 * time.Second},
-		{&o.RouteAge, 10 * time.Second}, {&o.AbsentAfter, 2 * time.Minute},
+		{&o.RequestTimeout, 5 * time.Second},
+		{&o.Heartbeat, 10 * time.Second},
+		{&o.RouteAge, 10 * time.Second},
+		{&o.AbsentAfter, 2 * time.Minute},
 	} {
 		if *d.v == 0 {
 			*d.v = d.def

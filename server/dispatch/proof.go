@@ -33,7 +33,7 @@ type proof struct {
 	printer storage.Fingerprinter // nil: the log has none and is believed
 	trail   trail
 	epoch   int32 // highest leader epoch read, 0 before
-	begun   bool  // something was read
+	begun   bool  // there is one: something was read, now or before
 	shaken  bool  // the last read at the cursor failed
 	busy    bool  // the log is being asked
 	notTill time.Time
@@ -75,6 +75,11 @@ func (f *proof) below(next int64, was offsetstore.Fingerprint) offsetstore.Finge
 
 // opened begins the proof of a part that was taken up.
 func (f *proof) opened(p *part, now time.Time) {
+	for _, known := range []offsetstore.Fingerprint{p.log.Floor, p.log.Top} {
+		if known.Known() { // a later leader is one that may lack it
+			f.begun, f.epoch = true, max(f.epoch, known.LeaderEpoch)
+		}
+	}
 	if f.suspect(p) {
 		f.prove(now)
 	}

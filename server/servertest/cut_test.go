@@ -247,6 +247,20 @@ func (c *cutting) onFaulty() *storagefault.Backend {
 	return faulty
 }
 
+// TestCut_BeforeFirstRead: the same under a reader that has read nothing yet: the
+// leader epoch of the record before its start is known.
+func TestCut_BeforeFirstRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCutting(t, epochs)
+		Publish(t, c.in.Mesh(), "t", Numbers(100)...)
+		s := Open(t, c.in.Mesh(), open("c", Sub("t", broadcast)))
+		synctest.Wait()
+		c.regrow(60, 140)
+		c.corrected(s, 100, 0)
+		c.wantFrom(s, 0, 60, 140)
+	})
+}
+
 // TestCut_WhileUnreachable: a log that tells of no leaders is cut while it
 // cannot be read.
 func TestCut_WhileUnreachable(t *testing.T) {

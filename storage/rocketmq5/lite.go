@@ -9,6 +9,7 @@ import (
 
 	v2 "github.com/apache/rocketmq-clients/golang/v5/protocol/v2"
 
+	"github.com/ackmesh/ackmesh/frame"
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/rocketmq5/session"
 )
@@ -21,16 +22,17 @@ func (l *Log) planLite(parent, lite string, e *storage.Event, route *session.Rou
 	if !isParent(route) {
 		return 0, session.Outgoing{ID: id}, l.toMakeParent(parent, typesOf(route))
 	}
-	_, m, err := l.plan(parent, e, anyType, id, now)
-	m.Lite = lite
-	if err == nil && !m.Deliver.IsZero() {
-		err = fmt.Errorf("rocketmq5: lite topic %q of %q: lite topics deliver at once, leave emdeliverytime out: %w", lite, parent, storage.ErrInvalid)
+	view := frame.View(e.Frame)
+	m := session.Outgoing{ID: id, Born: now, Body: e.Frame, Properties: properties(view), Keys: keysOf(view), Lite: lite}
+	due, delayed, err := dueOf(view)
+	if err == nil && delayed && due.After(now) {
+		err = fmt.Errorf("%s is in the future, and lite topics deliver at once: leave it out: %w", frame.AttrDeliverTime, storage.ErrInvalid)
+	}
+	if err != nil {
+		err = fmt.Errorf("rocketmq5: lite topic %q of %q: %w", lite, parent, err)
 	}
 	return v2.MessageType_LITE, m, err
 }
-
-// anyType is a route that decides nothing about the type of messages.
-var anyType = &session.Route{}
 
 // toMakeParent says what a parent of lite topics must be.
 func (l *Log) toMakeParent(parent, types string) error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,8 +62,19 @@ func TestOneRecordStuck(t *testing.T) {
 	wantOffsets(t, rest, seq(n, int64(len(rest))))
 }
 
-// TestManySubscribers: the log is read once for all who are near each other, at
-// its end and behind it.
+// cpuTime is the processor time of this process so far.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// TestManySubscribers: the log is read once for a thousand subscribers who are near
+// each other, at its end and, after a restart, behind it. Of positions that are
+// further apart see dispatch.TestThousandSubscribers.
 func TestManySubscribers(t *testing.T) {
 	reads := func(subscribers int) (tail, behind int64) {
 		o := Lasting(t)
@@ -77,7 +89,7 @@ func TestManySubscribers(t *testing.T) {
 			return list
 		}
 		streams := open()
-		const n = 300
+		const n = 100
 		for i := range n / 10 {
 			Publish(t, mesh, "t", Numbers(i*10 + 10)[i*10:]...)
 		}
@@ -96,12 +108,13 @@ func TestManySubscribers(t *testing.T) {
 		}
 		return tail, in.Server.Metrics().Reads.Load()
 	}
-	begin := time.Now()
 	tail1, behind1 := reads(1)
-	tail, behind := reads(200)
+	begin, before := time.Now(), cpuTime(t)
+	tail, behind := reads(1000)
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	t.Logf("reads with 1 and 200 subscribers: %d and %d at the end, %d and %d behind; %v, heap %d MiB", tail1, tail, behind1, behind, time.Since(begin), m.HeapInuse>>20)
+	t.Logf("reads with 1 and 1,000 subscribers: %d and %d at the end, %d and %d behind; with clients %v of CPU in %v, heap %d MiB",
+		tail1, tail, behind1, behind, (cpuTime(t) - before).Round(time.Millisecond), time.Since(begin).Round(time.Millisecond), m.HeapInuse>>20)
 	if tail > 2*tail1+10 {
 		t.Errorf("%d reads at the end, %d with one subscriber", tail, tail1)
 	}

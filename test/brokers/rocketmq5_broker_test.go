@@ -103,6 +103,7 @@ func (r *rocketmq5Broker) kill(t testing.TB, role string) {
 	t.Helper()
 	r.script(t, "kill", r.data, role)
 }
+
 func (r *rocketmq5Broker) start(t testing.TB, role string) {
 	t.Helper()
 	r.script(t, "startone", r.install, r.data, role)

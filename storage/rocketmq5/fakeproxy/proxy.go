@@ -8,6 +8,7 @@ package fakeproxy
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	v2 "github.com/apache/rocketmq-clients/golang/v5/protocol/v2"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -36,6 +38,8 @@ type Options struct {
 	// MakesGroups makes groups when a client of them connects, as brokers do
 	// by default.
 	MakesGroups bool
+	// TLS, where not nil, is what connections must be.
+	TLS *tls.Config
 	// SecretKey, where not empty, refuses calls that are not signed with it.
 	SecretKey string
 }
@@ -85,7 +89,11 @@ func (p *Proxy) Up() {
 	if p.lis != nil {
 		return
 	}
-	p.lis, p.srv, p.life = bufconn.Listen(1<<20), grpc.NewServer(grpc.MaxRecvMsgSize(64<<20)), make(chan struct{})
+	opts := []grpc.ServerOption{grpc.MaxRecvMsgSize(64 << 20)}
+	if p.o.TLS != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(p.o.TLS)))
+	}
+	p.lis, p.srv, p.life = bufconn.Listen(1<<20), grpc.NewServer(opts...), make(chan struct{})
 	v2.RegisterMessagingServiceServer(p.srv, p)
 	lis, srv := p.lis, p.srv
 	go func() { _ = srv.Serve(lis) }() // Stop waits for it

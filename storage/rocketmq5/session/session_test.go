@@ -2,10 +2,18 @@ package session_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/big"
+	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,7 +53,20 @@ func newRig(t *testing.T, po fakeproxy.Options, so session.Options) *rig {
 	r := &rig{t: t, br: br, be: br.Open()}
 	po.MakesGroups = true
 	r.proxy = fakeproxy.New(br, po)
-	so.Endpoints, so.Dial, so.Logger = []string{"proxy:8081"}, r.proxy.Dial, slog.New(slog.DiscardHandler)
+	so.Logger = slog.New(slog.DiscardHandler)
+	if so.Endpoints == nil {
+		so.Endpoints = []string{"proxy:8081"}
+	}
+	if dial := so.Dial; dial == nil {
+		so.Dial = r.proxy.Dial
+	} else { // it may refuse
+		so.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			if _, err := dial(ctx, addr); err != nil {
+				return nil, err
+			}
+			return r.proxy.Dial(ctx, addr)
+		}
+	}
 	var err error
 	if r.s, err = session.Open(so); err != nil {
 		t.Fatal(err)
@@ -324,6 +345,82 @@ func TestSigned(t *testing.T) {
 	if _, err := other.AskRoute(t.Context(), topic); session.CodeOf(err) != v2.Code_UNAUTHORIZED {
 		t.Errorf("a wrong key: %v", err)
 	}
+}
+
+// An endpoint that does not answer is passed over, and one that goes away is
+// left for another.
+func TestEndpoints(t *testing.T) {
+	var down atomic.Value // the address that does not answer
+	down.Store("one:8081")
+	var used atomic.Value
+	r := newRig(t, fakeproxy.Options{}, session.Options{
+		Endpoints: []string{"one:8081", "two:8081"},
+		Dial: func(_ context.Context, addr string) (net.Conn, error) {
+			if addr == down.Load() {
+				return nil, errors.New("no answer")
+			}
+			used.Store(addr)
+			return nil, nil
+		},
+	})
+	r.put(1)
+	r.pop(1)
+	if used.Load() != "two:8081" {
+		t.Fatalf("used is %v", used.Load())
+	}
+	down.Store("two:8081")
+	r.proxy.Restart()
+	r.put(1)
+	r.pop(1)
+	if used.Load() != "one:8081" {
+		t.Errorf("then used is %v", used.Load())
+	}
+}
+
+// Connections are TLS where asked for, to the endpoint's name.
+func TestTLS(t *testing.T) {
+	cert, pool := certificate(t, "proxy")
+	secure := fakeproxy.Options{TLS: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}}
+	r := newRig(t, secure, session.Options{TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}})
+	r.put(1)
+	r.pop(1)
+	for name, o := range map[string]session.Options{
+		"plain":        {Endpoints: []string{"proxy:8081"}},
+		"another name": {Endpoints: []string{"other:8081"}, TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
+	} {
+		o.Dial = r.proxy.Dial
+		s, err := session.Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.AskRoute(t.Context(), topic); err == nil {
+			t.Errorf("%s: the proxy answers", name)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+}
+
+// certificate makes one that signs itself.
+func certificate(t *testing.T, name string) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
 // What arrives when nobody pops any more is given back.

@@ -37,8 +37,9 @@ type liteFeed struct {
 
 // awaiting is a wait for a record at next or above.
 type awaiting struct {
-	next int64
-	stop func()
+	next  int64
+	since time.Time
+	stop  func()
 }
 
 const (
@@ -47,6 +48,9 @@ const (
 	// liteLookAhead is how many events an ordered lite topic holds back: there
 	// is no other key whose turn it could be.
 	liteLookAhead = 1
+	// liteDoubt is after how long without a record a lite topic may be another
+	// one: it may have expired and begun anew. Brokers take much longer.
+	liteDoubt = 30 * time.Second
 	// liteKey is the one key of an ordered lite topic.
 	liteKey = 1
 )
@@ -199,7 +203,7 @@ func (f *liteFeed) atEnd(next int64) {
 		return
 	}
 	f.forgetAwait()
-	l, a := f.l, &awaiting{next: next}
+	l, a := f.l, &awaiting{next: next, since: time.Now()}
 	f.await = a
 	a.stop = f.log.AwaitLite(l.t.name, l.partition, next, func() {
 		l.post(event{kind: evCall, call: func() { f.arrived(a) }})
@@ -212,6 +216,9 @@ func (f *liteFeed) arrived(a *awaiting) {
 		return // of before something else was awaited
 	}
 	f.forgetAwait()
+	if now := time.Now(); now.Sub(a.since) >= liteDoubt {
+		f.l.proof.doubt(now)
+	}
 	f.l.feed()
 }
 
@@ -248,4 +255,23 @@ func (f *liteFeed) save() {
 		return
 	}
 	f.saved = low
+}
+
+// litePrinter tells lite topics from their earlier lives.
+type litePrinter struct{ log storage.Liter }
+
+// Fingerprint is that of the record at next - 1.
+func (p litePrinter) Fingerprint(ctx context.Context, parent, lite string, next int64) (f storage.Fingerprint, ok bool, err error) {
+	var b storage.Batch
+	err = p.log.PollLite(ctx, storage.PollRequest{Topic: parent, Partition: lite, Start: max(next-1, 0), MaxRecords: 1}, &b)
+	var rng *storage.RangeError
+	switch {
+	case errors.As(err, &rng):
+		return f, false, nil
+	case err != nil:
+		return f, false, err
+	case len(b.Records) == 0 || b.Records[0].Offset != next-1:
+		return f, false, nil
+	}
+	return b.Records[0].Fingerprint(), true, nil
 }

@@ -155,6 +155,7 @@ func (t *topic) addLite(name string) *loop {
 	l := newLoop(t, name)
 	l.topicID = t.id
 	l.lite = &liteFeed{l: l, log: t.d.lites, saved: -1}
+	l.proof.printer = litePrinter{t.d.lites} // one that has expired may have begun anew, and grown
 	t.byName[name] = l
 	t.d.wg.Add(1) // until its end
 	return l

@@ -45,8 +45,8 @@ func newProof(l *loop) proof {
 }
 
 // none tells that the log cannot prove anything, or needs not: what is handed
-// out has an identity of its own, and a lite topic is not cut.
-func (f *proof) none() bool { return f.printer == nil || f.l.pop != nil || f.l.lite != nil }
+// out has an identity of its own.
+func (f *proof) none() bool { return f.printer == nil || f.l.pop != nil }
 
 // remember brings the fingerprints of a part up to date: position is what it is
 // about to commit.
@@ -161,11 +161,11 @@ func (f *proof) prove(now time.Time) {
 		return
 	}
 	f.busy = true
-	d, topic, partition, printer := f.l.d, f.l.t.name, f.l.partition, f.printer
+	d, t, partition, printer := f.l.d, f.l.t, f.l.partition, f.printer
 	d.readers.do(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, proofTimeout)
 		defer cancel()
-		low, err := d.compare(ctx, printer, topic, partition, verdicts)
+		low, err := t.compare(ctx, printer, partition, verdicts)
 		f.l.post(event{kind: evCall, call: func() { f.proved(verdicts, low, err, time.Now()) }})
 	})
 }
@@ -173,10 +173,10 @@ func (f *proof) prove(now time.Time) {
 // compare sets for each fingerprint whether the log may still be the one that
 // has it: its record is there, or gone with nothing in its place. Where one is
 // not, low is the log's minimum.
-func (d *Dispatcher) compare(ctx context.Context, printer storage.Fingerprinter, topic, partition string, verdicts map[offsetstore.Fingerprint]bool) (low int64, err error) {
+func (t *topic) compare(ctx context.Context, printer storage.Fingerprinter, partition string, verdicts map[offsetstore.Fingerprint]bool) (low int64, err error) {
 	other := false
 	for want := range verdicts {
-		got, ok, err := printer.Fingerprint(ctx, topic, partition, want.Offset+1)
+		got, ok, err := printer.Fingerprint(ctx, t.name, partition, want.Offset+1)
 		if err != nil {
 			return 0, err
 		}
@@ -185,7 +185,7 @@ func (d *Dispatcher) compare(ctx context.Context, printer storage.Fingerprinter,
 		other = other || !same
 	}
 	if other {
-		low, _, err = d.bounds(ctx, topic, partition)
+		low, _, err = t.bounds(ctx, partition)
 	}
 	return low, err
 }

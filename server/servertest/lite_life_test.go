@@ -2,6 +2,7 @@ package servertest_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/ackmesh/ackmesh/server"
 	. "github.com/ackmesh/ackmesh/server/servertest"
 	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/memory"
 	"github.com/ackmesh/ackmesh/storage/storagefault"
 )
 
@@ -243,6 +245,47 @@ func TestLite_ParentMadeAnew(t *testing.T) {
 		s.Notice(pb.Notice_KIND_POSITION_CORRECTED)
 		s.AckDurable(got...)
 	})
+}
+
+// TestLite_ExpiredAndBegunAnew: a lite topic that has expired begins again at
+// offset 0. Whether it is shorter by now than the position or longer, while it
+// is read or when it is opened: all that is new in it comes.
+func TestLite_ExpiredAndBegunAnew(t *testing.T) {
+	for name, more := range map[string]int{"shorter": 3, "longer": 15} {
+		for _, reading := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", reading ", reading), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					log := memory.New(memory.Options{})
+					defer func() { _ = log.Close() }()
+					in := Start(t, Options{Backend: log})
+					fillLites(t, in.Lite(), 1, 10)
+					s := OpenLite(t, in.Lite(), openLite("c", liteName(0)))
+					s.AckDurable(s.Take(10)...)
+					if !reading {
+						s.Break()
+						synctest.Wait()
+					}
+					time.Sleep(time.Minute)
+					if err := log.ExpireLite("chat", liteName(0)); err != nil {
+						t.Fatal(err)
+					}
+					fillLites(t, in.Lite(), 1, more)
+					if !reading {
+						s = OpenLite(t, in.Lite(), openLite("c", liteName(0)))
+					}
+					if !s.Await(2*time.Minute, more) {
+						t.Fatalf("%d of %d new events came", len(s.Pending()), more)
+					}
+					got := s.Take(more)
+					wantLites(t, got, 1, more)
+					s.Notice(pb.Notice_KIND_POSITION_CORRECTED)
+					s.AckDurable(got...)
+					s.Quiet(time.Hour)
+					in.Stop()
+				})
+			})
+		}
+	}
 }
 
 // TestLite_LogFails: a log that cannot be read for a while loses nothing.

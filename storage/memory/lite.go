@@ -28,6 +28,17 @@ func (b *Backend) CreateLiteParent(parent string) error {
 	return err
 }
 
+// ExpireLite empties a lite topic, whose next record then gets the offset 0, as
+// a broker does with one in which nothing has happened for long, for tests.
+// Errors: ErrTopicNotFound, ErrTopicType, ErrInvalid, ErrClosed.
+func (b *Backend) ExpireLite(parent, lite string) error {
+	return b.inLite(parent, lite, func(t *topic, p *partition) error {
+		p.records, p.bytes, p.min, p.next = nil, 0, 0, 0 // readers may hold the records
+		t.dedup = dedup{}
+		return nil
+	})
+}
+
 // LiteParent describes a parent and makes it first where it is missing, unless
 // Options.NoAutoCreate is set.
 func (b *Backend) LiteParent(_ context.Context, parent string) (storage.Topic, error) {

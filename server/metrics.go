@@ -86,6 +86,7 @@ func (c *collector) totals(out chan<- prometheus.Metric) {
 	}
 	popMetrics(out, &m.Pop)
 	gauge(out, describe("streams", "Live Subscribe streams."), float64(m.StreamsLive.Load()))
+	gauge(out, describe("lite_topics", "Lite topics that streams are subscribed to."), float64(m.LiteTopics.Load()))
 	gauge(out, describe("drained", "1 while an operator has drained the instance."), indicator(c.s.drained()))
 	gauge(out, describe("rate_limits", "Rate limits that operators have set."), float64(len(c.s.core.limits.Rules())))
 	gauge(out, describe("queued_bytes", "Bytes of deliveries that wait for their stream."), float64(m.QueuedBytes.Load()))

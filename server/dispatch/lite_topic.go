@@ -158,6 +158,7 @@ func (t *topic) addLite(name string) *loop {
 	l.proof.printer = litePrinter{t.d.lites} // one that has expired may have begun anew, and grown
 	t.byName[name] = l
 	t.d.wg.Add(1) // until its end
+	t.d.Metrics.LiteTopics.Add(1)
 	return l
 }
 
@@ -180,4 +181,5 @@ func (t *topic) forgetLite(l *loop) {
 	if t.byName[l.partition] == l {
 		delete(t.byName, l.partition)
 	}
+	t.d.Metrics.LiteTopics.Add(-1)
 }

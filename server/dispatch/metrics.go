@@ -29,6 +29,7 @@ type Metrics struct {
 	MemoryPauses       atomic.Int64 // deliveries put off because memory is short
 	StreamsOpened      atomic.Int64
 	StreamsLive        atomic.Int64
+	LiteTopics         atomic.Int64 // lite topics that streams are subscribed to
 	Pop                PopMetrics
 	// AckLatency is from when deliveries were put on their stream until their
 	// ack arrived.

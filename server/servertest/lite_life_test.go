@@ -154,6 +154,9 @@ func TestLite_Admin(t *testing.T) {
 		if err != nil || len(subs.GetSubscribers()) != 1 || subs.GetSubscribers()[0].GetStreams() != 1 {
 			t.Error(subs, err)
 		}
+		if n := in.Server.Metrics().LiteTopics.Load(); n != 2 {
+			t.Errorf("%d lite topics are in use", n)
+		}
 		clients, err := admin.ListClients(ctx, &pb.ListClientsRequest{})
 		if err != nil || len(clients.GetClients()) != 1 || len(clients.GetClients()[0].GetSubscriptions()) != 1 {
 			t.Error(clients, err)
@@ -190,6 +193,9 @@ func TestLite_Admin(t *testing.T) {
 		}
 		if _, err := admin.DeleteSubscriber(ctx, &pb.DeleteSubscriberRequest{Topic: "chat", Subscriber: "client/c"}); err != nil {
 			t.Fatal(err)
+		}
+		if n := in.Server.Metrics().LiteTopics.Load(); n != 0 {
+			t.Errorf("%d lite topics are in use by nobody", n)
 		}
 		if left := keysOf(t, o.Store, "c"); len(left) > 0 || len(offsets()) > 0 {
 			t.Errorf("a deleted subscriber left %v", left)

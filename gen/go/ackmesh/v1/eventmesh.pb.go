@@ -544,8 +544,9 @@ type Open struct {
 	// Positions that Opened and AckResult told the client earlier. They help an
 	// instance that does not know them; they never move a known position down.
 	Resume []*Position `protobuf:"bytes,7,rep,name=resume,proto3" json:"resume,omitempty"`
-	// The largest frame that the client can take, in bytes. 0: 4 MiB. A larger
-	// one becomes a dead letter, reason TOO_LARGE, unsent.
+	// The largest message that the client can take, in bytes. 0: 4 MiB. A record
+	// that needs a larger one goes to another stream of the share that takes it;
+	// if none does it becomes a dead letter, reason TOO_LARGE, unsent.
 	MaxMessageBytes int32 `protobuf:"varint,8,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
 	// Shown by Admin.ListClients. At most 16, names and values of 256 bytes.
 	Labels        map[string]string `protobuf:"bytes,9,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`

@@ -242,8 +242,9 @@ class Open(_message.Message):
     ended, here or elsewhere.
     """
     max_message_bytes: _builtins.int
-    """The largest frame that the client can take, in bytes. 0: 4 MiB. A larger
-    one becomes a dead letter, reason TOO_LARGE, unsent.
+    """The largest message that the client can take, in bytes. 0: 4 MiB. A record
+    that needs a larger one goes to another stream of the share that takes it;
+    if none does it becomes a dead letter, reason TOO_LARGE, unsent.
     """
     @_builtins.property
     def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[_subscription_pb2.Subscription]:

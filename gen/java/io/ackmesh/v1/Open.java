@@ -365,8 +365,9 @@ private static final long serialVersionUID = 0L;
   private int maxMessageBytes_ = 0;
   /**
    * <pre>
-   * The largest frame that the client can take, in bytes. 0: 4 MiB. A larger
-   * one becomes a dead letter, reason TOO_LARGE, unsent.
+   * The largest message that the client can take, in bytes. 0: 4 MiB. A record
+   * that needs a larger one goes to another stream of the share that takes it;
+   * if none does it becomes a dead letter, reason TOO_LARGE, unsent.
    * </pre>
    *
    * <code>int32 max_message_bytes = 8 [json_name = "maxMessageBytes"];</code>
@@ -2202,8 +2203,9 @@ java.lang.String defaultValue) {
     private int maxMessageBytes_ ;
     /**
      * <pre>
-     * The largest frame that the client can take, in bytes. 0: 4 MiB. A larger
-     * one becomes a dead letter, reason TOO_LARGE, unsent.
+     * The largest message that the client can take, in bytes. 0: 4 MiB. A record
+     * that needs a larger one goes to another stream of the share that takes it;
+     * if none does it becomes a dead letter, reason TOO_LARGE, unsent.
      * </pre>
      *
      * <code>int32 max_message_bytes = 8 [json_name = "maxMessageBytes"];</code>
@@ -2215,8 +2217,9 @@ java.lang.String defaultValue) {
     }
     /**
      * <pre>
-     * The largest frame that the client can take, in bytes. 0: 4 MiB. A larger
-     * one becomes a dead letter, reason TOO_LARGE, unsent.
+     * The largest message that the client can take, in bytes. 0: 4 MiB. A record
+     * that needs a larger one goes to another stream of the share that takes it;
+     * if none does it becomes a dead letter, reason TOO_LARGE, unsent.
      * </pre>
      *
      * <code>int32 max_message_bytes = 8 [json_name = "maxMessageBytes"];</code>
@@ -2232,8 +2235,9 @@ java.lang.String defaultValue) {
     }
     /**
      * <pre>
-     * The largest frame that the client can take, in bytes. 0: 4 MiB. A larger
-     * one becomes a dead letter, reason TOO_LARGE, unsent.
+     * The largest message that the client can take, in bytes. 0: 4 MiB. A record
+     * that needs a larger one goes to another stream of the share that takes it;
+     * if none does it becomes a dead letter, reason TOO_LARGE, unsent.
      * </pre>
      *
      * <code>int32 max_message_bytes = 8 [json_name = "maxMessageBytes"];</code>

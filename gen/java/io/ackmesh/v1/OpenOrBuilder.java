@@ -212,8 +212,9 @@ public interface OpenOrBuilder extends
 
   /**
    * <pre>
-   * The largest frame that the client can take, in bytes. 0: 4 MiB. A larger
-   * one becomes a dead letter, reason TOO_LARGE, unsent.
+   * The largest message that the client can take, in bytes. 0: 4 MiB. A record
+   * that needs a larger one goes to another stream of the share that takes it;
+   * if none does it becomes a dead letter, reason TOO_LARGE, unsent.
    * </pre>
    *
    * <code>int32 max_message_bytes = 8 [json_name = "maxMessageBytes"];</code>

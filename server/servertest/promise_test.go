@@ -132,7 +132,11 @@ func TestC40_WaitingHoldsNoSlot(t *testing.T) {
 		o.MaxInFlight = &two
 		s := Open(t, in.Mesh(), o)
 		Publish(t, in.Mesh(), "t", Numbers(6)...)
-		s.Nack(s.Take(2)...)
+		var held []uint64
+		for _, g := range s.Take(2) {
+			held = append(held, g.ID)
+		}
+		s.Send(&pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Nack{Nack: &pb.Nack{DeliveryIds: held, Delay: durationpb.New(16 * time.Second)}}})
 		begin := time.Now()
 		got := s.Take(2)
 		wantOffsets(t, got, []int64{2, 3})
@@ -141,6 +145,13 @@ func TestC40_WaitingHoldsNoSlot(t *testing.T) {
 		wantOffsets(t, got, []int64{4, 5})
 		if since := time.Since(begin); since > 500*time.Millisecond {
 			t.Fatalf("the rest waited %v", since)
+		}
+		s.AckDurable(got...)
+		got = s.Take(2)
+		wantOffsets(t, got, []int64{0, 1})
+		wantAttempts(t, got, 2)
+		if since := time.Since(begin); since < 16*time.Second || since > 17*time.Second {
+			t.Errorf("retried after %v, 16 s were asked for", since)
 		}
 	})
 }
@@ -179,35 +190,43 @@ func TestC41_VanishedClient(t *testing.T) {
 	}
 }
 
-// TestC42_PoisonDoesNotBlock: one record that always fails, 300 others.
+// TestC42_PoisonDoesNotBlock: one record that always fails, on whichever of the
+// three streams of a share, 300 others.
 func TestC42_PoisonDoesNotBlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		in := Start(t, Options{})
 		sub := Sub("t", loadBalance)
 		sub.Share = "s"
-		s := Open(t, in.Mesh(), open("c", sub))
+		var streams []*Stream
+		for i := range 3 {
+			streams = append(streams, Open(t, in.Mesh(), open(fmt.Sprint("c", i), sub)))
+		}
 		Publish(t, in.Mesh(), "t", append([]string{"poison"}, Numbers(300)...)...)
 		begin := time.Now()
-		good := 0
-		for good < 300 {
-			for _, g := range s.Take(1) {
-				if g.Data() == "poison" {
-					s.Nack(g)
-					continue
+		good, poisoned, last := map[int64]bool{}, 0, time.Time{}
+		for in.Server.Metrics().DeadLettered.Load() == 0 {
+			for _, s := range streams {
+				for range s.Pending() {
+					g := s.Take(1)[0]
+					if g.Data() == "poison" {
+						poisoned++
+						s.Nack(g)
+						continue
+					}
+					good[g.Offset], last = true, time.Now()
+					s.Ack(g)
 				}
-				good++
-				s.Ack(g)
-			}
-		}
-		if since := time.Since(begin); since > time.Second {
-			t.Fatalf("the good ones took %v", since)
-		}
-		for len(letters(t, in, "t")) == 0 {
-			for _, g := range s.Pending() {
-				_ = g
-				s.Nack(s.Take(1)...)
 			}
 			<-time.After(100 * time.Millisecond)
+		}
+		if since := last.Sub(begin); len(good) != 300 || since > time.Second {
+			t.Fatalf("%d good ones took %v", len(good), since)
+		}
+		if poisoned != 6 {
+			t.Errorf("the poison was sent %d times", poisoned)
+		}
+		if n := len(untilLetters(t, in, "t", 1)); n != 1 {
+			t.Errorf("%d dead letters", n)
 		}
 		if since := time.Since(begin); since < 25*time.Second || since > 40*time.Second {
 			t.Fatalf("the poison died after %v, want about 31 s", since)

@@ -104,10 +104,10 @@ var transport = map[string]bool{
 func headers(m *remoting.Message) (list []frame.Header, key []byte) {
 	keys := ""
 	for name, value := range m.AllProperties() {
-		switch {
-		case name == remoting.PropShardingKey:
+		switch name {
+		case remoting.PropShardingKey:
 			key = []byte(value)
-		case name == remoting.PropKeys:
+		case remoting.PropKeys:
 			keys = value
 		}
 		if transport[name] {

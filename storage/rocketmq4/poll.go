@@ -116,7 +116,7 @@ func (r *reading) missing(ctx context.Context, err error) error {
 	case t.id != r.at.topicID:
 		return changedTo(r.at, t.id)
 	}
-	return fmt.Errorf("rocketmq4: %v: the name server has a route, but broker %s does not know the topic: %w: %v", r.at, r.at.broker, storage.ErrUnavailable, err)
+	return fmt.Errorf("rocketmq4: %v: the name server has a route, but broker %s does not know the topic, and says %q: %w", r.at, r.at.broker, err.Error(), storage.ErrUnavailable)
 }
 
 // changedTo says that a topic was made again.

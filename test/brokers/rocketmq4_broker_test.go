@@ -115,16 +115,6 @@ func (r *rocketMQ4) removeTopic(t testing.TB, topic string) {
 	r.script(t, "call", strconv.Itoa(r.namesPort), "216", fmt.Sprintf(`{"topic":%q}`, topic))
 }
 
-// config reads one of the files in which the broker keeps what it knows.
-func (r *rocketMQ4) config(t testing.TB, name string) string {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(r.data, "store", "config", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 // fourFreePorts finds a port that is free together with the four after it, below
 // those that the system gives to clients.
 func fourFreePorts(t testing.TB) int {

@@ -15,8 +15,11 @@ import (
 // TestRocketMQ4 starts one broker for all that is tested on it.
 func TestRocketMQ4(t *testing.T) {
 	r := startRocketMQ4(t)
+	before := r.traces(t)
 	t.Run("KillAmidEvents", r.killAmidEvents)
+	t.Run("ForeignMessages", r.foreign)
 	t.Run("Conformance", r.conformance)
+	t.Run("NoTraceAtTheBroker", func(t *testing.T) { r.noTrace(t, before) })
 }
 
 func (r *rocketMQ4) conformance(t *testing.T) {

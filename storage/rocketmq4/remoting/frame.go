@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -135,7 +136,7 @@ func readFrame(r *bufio.Reader) ([]byte, error) {
 	var buf bytes.Buffer
 	buf.Grow(readStep)
 	n, err := io.CopyN(&buf, r, size)
-	if err == io.EOF && n < size {
+	if errors.Is(err, io.EOF) && n < size {
 		err = io.ErrUnexpectedEOF
 	}
 	return buf.Bytes(), err

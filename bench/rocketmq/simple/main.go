@@ -50,17 +50,17 @@ func run(ctx context.Context) (err error) {
 	rocketmq.ResetLogger()
 	rocketmq.EnableSsl = false
 	return load.Main(ctx, os.Stdin, os.Stdout, func(spec load.Spec) (load.Driver, error) {
-		return &driver{endpoint: spec.Address}, nil
+		return &driver{endpoint: spec.Address, window: max(1, window/max(1, spec.Clients))}, nil
 	})
 }
 
 // What was the fastest of several tries on two cores.
 const (
-	// window bounds the unanswered messages of a producer, which has no bound of
-	// its own.
-	window = 256
+	// window bounds the unanswered messages of all producers, which have no bound
+	// of their own. Of four times as many some run into the client's timeout.
+	window = 1024
 	// receivers is how many goroutines receive and ack.
-	receivers = 16
+	receivers = 64
 	// batch is the most that a receive may ask for.
 	batch = 32
 	// wait is how long a receive waits for messages.
@@ -70,7 +70,10 @@ const (
 )
 
 // driver is the load.Driver of the client.
-type driver struct{ endpoint string }
+type driver struct {
+	endpoint string
+	window   int // of one producer
+}
 
 // MakeTopic is not needed: the benchmark makes topics.
 func (d *driver) MakeTopic(context.Context, string) error { return errors.ErrUnsupported }
@@ -82,7 +85,7 @@ func (d *driver) Unfinished(context.Context, string, load.Sub) (int64, error) {
 
 // Connect makes a client; what it needs is connected when it needs it.
 func (d *driver) Connect(context.Context, string) (load.Client, error) {
-	return &client{d: d, slots: make(chan struct{}, window)}, nil
+	return &client{d: d, slots: make(chan struct{}, d.window)}, nil
 }
 
 func (d *driver) config(group string) *rocketmq.Config {

@@ -14,6 +14,8 @@ import (
 type anchor struct {
 	Offset int64  `json:"offset"`
 	Hash   uint64 `json:"hash"`
+	// Low: there was nothing below it when it was seen.
+	Low bool `json:"low,omitempty"`
 }
 
 // anchorsKept bounds the anchors of one queue, anchorsSaved those that are
@@ -68,6 +70,7 @@ func (a *anchors) note(x anchor) {
 	a.age++
 	i, ok := a.find(x.Offset)
 	if ok {
+		x.Low = x.Low || a.list[i].Low
 		a.list[i], a.ages[i] = x, a.age
 		return
 	}
@@ -113,12 +116,12 @@ func (a *anchors) end() int64 {
 	return a.list[len(a.list)-1].Offset + 1
 }
 
-// lowest is the offset of the lowest anchor.
-func (a *anchors) lowest() (int64, bool) {
+// lowest is the lowest anchor.
+func (a *anchors) lowest() (anchor, bool) {
 	if len(a.list) == 0 {
-		return 0, false
+		return anchor{}, false
 	}
-	return a.list[0].Offset, true
+	return a.list[0], true
 }
 
 // saved lists what is kept over a restart.

@@ -131,10 +131,10 @@ func (l *Log) anchorLow(ctx context.Context, at *place, low int64) error {
 	at.state.mu.Lock()
 	lowest, ok := at.state.anchors.lowest()
 	at.state.mu.Unlock()
-	if ok && lowest >= low {
+	if ok && lowest.Low && lowest.Offset >= low {
 		return nil
 	}
-	if ok { // retention has passed it: the others must fit first
+	if ok && lowest.Offset < low { // retention has passed it: the others must fit first
 		if err := l.verify(ctx, at); err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (l *Log) anchorLow(ctx context.Context, at *place, low int64) error {
 	at.state.mu.Lock()
 	at.state.anchors.lift(low)
 	if m != nil {
-		at.state.anchors.note(anchor{m.QueueOffset, hashOf(m)})
+		at.state.anchors.note(anchor{Offset: m.QueueOffset, Hash: hashOf(m), Low: true})
 	}
 	at.state.mu.Unlock()
 	l.ids.touch()

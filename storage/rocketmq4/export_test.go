@@ -1,6 +1,16 @@
 package rocketmq4
 
-import "time"
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// Dial sets how connections are opened.
+func (o Options) Dial(f func(ctx context.Context, network, addr string) (net.Conn, error)) Options {
+	o.dial = f
+	return o
+}
 
 // LookAgain sets how old the number of queues may be for Append.
 func (o Options) LookAgain(d time.Duration) Options {

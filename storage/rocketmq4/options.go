@@ -1,9 +1,11 @@
 package rocketmq4
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/ackmesh/ackmesh/storage"
@@ -53,8 +55,9 @@ type Options struct {
 	// Observe takes figures.
 	Observe Observe
 
-	lookAgain   time.Duration // how old the number of queues may be for Append
-	unknownWait time.Duration // how long a broker is asked again that tells a maximum of 0 that cannot be
+	dial        func(ctx context.Context, network, addr string) (net.Conn, error) // nil: TCP
+	lookAgain   time.Duration                                                     // how old the number of queues may be for Append
+	unknownWait time.Duration                                                     // how long a broker is asked again that tells a maximum of 0 that cannot be
 }
 
 // Observe is where figures go. Nil funcs are left out. They are called from

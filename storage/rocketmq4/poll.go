@@ -284,10 +284,12 @@ func (r *reading) deliver(c *chunk) error {
 	return nil
 }
 
-// inRange makes sure that r.start is within bounds that were told lately.
+// inRange makes sure that r.start is within bounds that were told lately, of a
+// queue that was known again lately.
 func (r *reading) inRange(ctx context.Context) error {
 	low, high, told := r.at.state.bounds()
-	if low <= r.start && r.start <= high && time.Since(told) < boundsAge {
+	doubtful := r.at.state.isDoubtful()
+	if low <= r.start && r.start <= high && time.Since(told) < boundsAge && !doubtful {
 		return nil
 	}
 	if low <= r.start && r.start <= high && !told.IsZero() && r.at.master() == "" && len(r.at.addrs) > 0 {
@@ -295,7 +297,7 @@ func (r *reading) inRange(ctx context.Context) error {
 	}
 	low, high, err := r.l.boundsNow(ctx, r.at, r.start)
 	inside := low <= r.start && r.start <= high
-	if err == nil && (!inside || r.at.state.isDoubtful()) {
+	if err == nil && (!inside || doubtful) {
 		err = r.l.verify(ctx, r.at)
 	}
 	if err != nil || inside {

@@ -152,8 +152,11 @@ func (l *Log) checked(ctx context.Context, at *place, start int64) (*chunk, erro
 			return nil, err
 		}
 	}
-	last := &c.msgs[len(c.msgs)-1]
-	at.state.note(anchor{last.QueueOffset, hashOf(last)})
+	first, last := &c.msgs[0], &c.msgs[len(c.msgs)-1]
+	if low, _, _ := at.state.bounds(); first.QueueOffset == low {
+		at.state.note(anchor{Offset: low, Hash: hashOf(first), Low: true})
+	}
+	at.state.note(anchor{Offset: last.QueueOffset, Hash: hashOf(last)})
 	l.ids.touch()
 	return c, nil
 }
@@ -210,9 +213,8 @@ func (l *Log) verify(ctx context.Context, at *place) error {
 			return l.compare(at, m, a)
 		}
 	}
-	// All that it holds is below everything that was ever seen, and lower than
-	// retention had come.
-	if any && len(list) == 0 && high > 0 && low < lowest && high <= lowest {
+	// It begins below where it began, and holds nothing that was ever seen.
+	if any && lowest.Low && len(list) == 0 && high > 0 && low < lowest.Offset && high <= lowest.Offset {
 		return l.changed(at)
 	}
 	return nil

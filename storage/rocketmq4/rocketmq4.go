@@ -69,7 +69,7 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 		return nil, err
 	}
 	client, err := remoting.New(remoting.Options{
-		NameServers: opts.NameServers, Credentials: opts.Credentials, TLS: opts.TLS, RequestTimeout: opts.RequestTimeout,
+		NameServers: opts.NameServers, Credentials: opts.Credentials, TLS: opts.TLS, RequestTimeout: opts.RequestTimeout, Dial: opts.dial,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("rocketmq4: %w: %w", storage.ErrInvalid, err)

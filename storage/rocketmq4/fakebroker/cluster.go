@@ -38,6 +38,8 @@ type Options struct {
 	PullMax int
 	// NoCreate makes brokers refuse to make topics.
 	NoCreate bool
+	// Pipes is the network; nil: TCP.
+	Pipes *Pipes
 	// Slaves gives each broker a slave, which has what its master has.
 	Slaves bool
 }
@@ -105,7 +107,7 @@ func Start(opts Options) (*Cluster, error) {
 		gone: map[string]map[string]bool{}, changed: make(chan struct{}),
 	}
 	for range opts.NameServers {
-		l, err := listen("127.0.0.1:0", opts.TLS, c.serveNames)
+		l, err := c.listen("127.0.0.1:0", c.serveNames)
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
@@ -126,7 +128,7 @@ func Start(opts Options) (*Cluster, error) {
 
 // listen starts a broker, and its slave where it has one.
 func (b *broker) listen(addr string) (err error) {
-	if b.l, err = listen(addr, b.c.opts.TLS, b.serve); err != nil || b.slave == nil {
+	if b.l, err = b.c.listen(addr, b.serve); err != nil || b.slave == nil {
 		return err
 	}
 	return b.slave.listen("127.0.0.1:0")
@@ -325,7 +327,7 @@ func (c *Cluster) Restart(broker string) error {
 	c.mu.Lock()
 	b := c.brokers[broker]
 	c.mu.Unlock()
-	l, err := listen(b.l.addr, c.opts.TLS, b.serve)
+	l, err := c.listen(b.l.addr, b.serve)
 	if err != nil {
 		return err
 	}

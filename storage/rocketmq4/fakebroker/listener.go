@@ -24,14 +24,18 @@ type listener struct {
 	wg     sync.WaitGroup
 }
 
-func listen(addr string, secure *tls.Config, handle handler) (*listener, error) {
-	nl, err := net.Listen("tcp", addr)
+func (c *Cluster) listen(addr string, handle handler) (*listener, error) {
+	open := net.Listen
+	if c.opts.Pipes != nil {
+		open = c.opts.Pipes.Listen
+	}
+	nl, err := open("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("fake broker: %w", err)
 	}
 	l := &listener{addr: nl.Addr().String(), nl: nl, handle: handle}
-	if secure != nil {
-		l.nl = tls.NewListener(nl, secure)
+	if c.opts.TLS != nil {
+		l.nl = tls.NewListener(nl, c.opts.TLS)
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.wg.Go(l.accept)

@@ -30,6 +30,8 @@ type Options struct {
 	DialTimeout time.Duration
 	// Fields are added to each request where it has none of the name.
 	Fields map[string]string
+	// Dial opens the connections, below TLS; for tests. nil: TCP.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 func (o Options) withDefaults() Options {
@@ -38,6 +40,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.DialTimeout == 0 {
 		o.DialTimeout = 3 * time.Second
+	}
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
 	}
 	return o
 }
@@ -277,10 +282,19 @@ func (c *Client) dial(addr string, p *peer, d *dialing, old *conn) {
 func (c *Client) connect(addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(c.closing, c.opts.DialTimeout)
 	defer cancel()
-	if c.opts.TLS == nil {
-		var d net.Dialer
-		return d.DialContext(ctx, "tcp", addr)
+	nc, err := c.opts.Dial(ctx, "tcp", addr)
+	if err != nil || c.opts.TLS == nil {
+		return nc, err
 	}
-	d := tls.Dialer{Config: c.opts.TLS}
-	return d.DialContext(ctx, "tcp", addr)
+	config := c.opts.TLS.Clone()
+	if config.ServerName == "" {
+		if config.ServerName, _, err = net.SplitHostPort(addr); err != nil {
+			return nil, errors.Join(err, nc.Close())
+		}
+	}
+	secure := tls.Client(nc, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, nc.Close())
+	}
+	return secure, nil
 }

@@ -96,7 +96,7 @@ func statusOf(err error) *status.Status {
 func tooFast(e *ratelimit.Error) *status.Status {
 	st, err := status.New(codes.ResourceExhausted, e.Error()).WithDetails(
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)},
-		&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: e.Rule.Scope.String(), Description: e.Error()}}},
+		&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: e.Rule.String(), Description: e.Error()}}},
 	)
 	return orPlain(st, err, codes.ResourceExhausted, e)
 }
@@ -121,11 +121,6 @@ type fieldError struct{ field, problem string }
 func (e *fieldError) Error() string { return e.field + ": " + e.problem }
 
 func invalid(field, problem string) error { return &fieldError{field, problem} }
-
-// unbuilt answers a call that this version does not serve.
-func unbuilt(what string) error {
-	return status.Error(codes.Unimplemented, what+" is not served by this version")
-}
 
 // Status turns an error into the status that a client gets: the one table of
 // the edge, for other services.

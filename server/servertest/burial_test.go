@@ -141,9 +141,10 @@ func crashInABurial(t *testing.T, why, before string) {
 		}
 		return
 	}
-	list := untilLetters(t, in, "t", 1)
+	untilLetters(t, in, "t", 1)
 	s.Quiet(time.Hour)
-	if list = letters(t, in, "t"); len(list) != 1 {
+	list := letters(t, in, "t")
+	if len(list) != 1 {
 		t.Fatalf("%d dead letters: %v", len(list), list)
 	}
 	let := list[0]

@@ -2,6 +2,7 @@ package servertest_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -109,7 +110,7 @@ func TestPublishRateLimit(t *testing.T) {
 		if err := stream.CloseSend(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := stream.Recv(); err != io.EOF {
+		if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 			t.Errorf("the stream: %v", err)
 		}
 		wantMetrics(t, in, "refused", map[string]float64{"publish_rate_limited_total": 10, "rate_limits": 1})

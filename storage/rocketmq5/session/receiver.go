@@ -128,7 +128,12 @@ func (r *Receiver) prepare(ctx context.Context) (*Route, error) {
 		}
 		return nil, err
 	}
-	return r.c.s.Route(ctx, r.c.topic)
+	var route *Route
+	err := Retry(bounded, func(err error, since time.Duration) bool { return IsTransient(err) && since < failWait }, func(context.Context) (err error) {
+		route, err = r.c.s.Route(ctx, r.c.topic)
+		return err
+	})
+	return route, err
 }
 
 // await waits until a Pop should look again; over says that its time is.
@@ -228,23 +233,24 @@ func (r *Receiver) Take() []*v2.Message {
 	return out
 }
 
-// look takes what is ready, or has the brokers asked. again is when to look
-// again though nothing has arrived.
+// look takes what is ready, and has the brokers asked for what is wanted beyond
+// that: who pops goes on popping. again is when to look again though nothing has
+// arrived.
 func (r *Receiver) look(brokers []string, most int) (out []*v2.Message, wake <-chan struct{}, again time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
 	if n := min(most, len(r.ready)); n > 0 {
 		out = append(out, r.ready[:n]...)
 		r.ready = append(r.ready[:0:0], r.ready[n:]...)
-		if r.pops > 1 {
-			r.want -= n
+		if r.want -= n; r.want > 0 {
+			r.ask(brokers, now)
 		}
 		return out, nil, 0, nil
 	}
 	if r.fatal != nil {
 		return nil, nil, 0, r.fatal
 	}
-	now := time.Now()
 	again = r.ask(brokers, now)
 	if err := r.allFail(brokers, now); err != nil {
 		return nil, nil, 0, err

@@ -271,7 +271,7 @@ func TestLite_ExpiredAndBegunAnew(t *testing.T) {
 						s.Break()
 						synctest.Wait()
 					}
-					time.Sleep(time.Minute)
+					<-time.After(time.Minute)
 					if err := log.ExpireLite("chat", liteName(0)); err != nil {
 						t.Fatal(err)
 					}

@@ -290,7 +290,7 @@ func TestLite_Change(t *testing.T) {
 		s.AckDurable(append(added, byLite(got)[liteName(1)]...)...)
 		PublishLite(t, lite, "chat", liteName(0), "nobody")
 		s.Quiet(time.Minute)
-		ch = s.ChangeLite(&pb.ChangeLite{Add: []string{liteName(0), liteName(3)}})
+		s.ChangeLite(&pb.ChangeLite{Add: []string{liteName(0), liteName(3)}})
 		again := byLite(s.Take(5))
 		wantOffsets(t, again[liteName(0)], []int64{0, 1, 2}) // given back by the removal, and what came since
 		ch = s.ChangeLite(&pb.ChangeLite{Add: []string{liteName(4)}})

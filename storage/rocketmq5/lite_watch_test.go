@@ -203,7 +203,7 @@ func TestLiteWatch(t *testing.T) {
 			t.Errorf("it was told after %v", d)
 		}
 		stop()
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		r.f.put(q0, "y")
 		wantRung(t, "y came after a minute", y, 1)
 	})
@@ -235,10 +235,10 @@ func TestLiteWatchAfterFailure(t *testing.T) {
 		r.reads("x", 0, 0)
 		x, _ := r.awaits("x", 0)
 		r.f.change(func() { r.f.away = remoting.ErrUnreachable })
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		wantRung(t, "the broker is away", x, 0)
 		r.f.change(func() { r.f.away = nil })
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		wantRung(t, "the broker is back", x, 1)
 	})
 }
@@ -251,7 +251,7 @@ func TestLiteWatchNewQueue(t *testing.T) {
 		r.reads("x", 0, 0)
 		x, _ := r.awaits("x", 0)
 		r.f.change(func() { r.f.all = append(r.f.all, q1) })
-		time.Sleep(2 * watchLook)
+		<-time.After(2 * watchLook)
 		wantRung(t, "there is a new queue", x, 1)
 		r.reads("x", 0, 0)
 		x, _ = r.awaits("x", 0)
@@ -310,7 +310,7 @@ func TestLiteRest(t *testing.T) {
 		r.reads("x", 0, 0)
 		r.reads("y", 0, 0)
 		x, stop := r.awaits("x", 0)
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		r.rest(time.Now())
 		if w := r.parents["p"]; w == nil || len(w.lites) != 1 {
 			t.Fatalf("the watch is %+v", w)
@@ -318,7 +318,7 @@ func TestLiteRest(t *testing.T) {
 		r.f.put(q0, "x")
 		wantRung(t, "it came after an hour", x, 1)
 		stop()
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		r.rest(time.Now())
 		synctest.Wait()
 		if len(r.parents) > 0 || r.f.waiting() > 0 {

@@ -55,7 +55,8 @@ type item struct {
 // An event above Options.MaxRecordBytes refuses all with ErrTooLarge. While
 // brokers cannot be reached events wait for Options.WriteTimeout, then fail with
 // ErrUnavailable; such an event may be in the log all the same. Sent again by
-// this call it has the same message id, so that it is delivered once.
+// this call it has the same message id: who pops both soon after each other
+// knows it again.
 func (l *Log) Append(ctx context.Context, topic string, events []storage.Event, done storage.AppendDone) error {
 	inner, leave, err := l.enter(ctx)
 	if err != nil {

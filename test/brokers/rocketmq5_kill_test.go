@@ -214,6 +214,6 @@ func (r *rocketmq5Broker) serversAreKilled(t *testing.T) {
 	}
 	until(total)
 	<-published
-	t.Logf("%d events, %d of them were published again after UNAVAILABLE", len(seen), twice)
+	t.Logf("%d events, %d of them came twice: a killed broker forgets the last 5 s of a group's offset", len(seen), twice)
 	n.Check()
 }

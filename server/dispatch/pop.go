@@ -39,6 +39,9 @@ const (
 	popCall = 10 * time.Second
 	// popBatch is how many receipts one such call is for.
 	popBatch = 256
+	// popUnacked is how many finished messages may wait for their broker ack
+	// until nothing more is popped.
+	popUnacked = 8 * popBatch
 	// popGrace is how long the end of a feed waits for acks at the broker.
 	popGrace = 3 * time.Second
 	// popKeep is how long an id is remembered that the broker neither

@@ -99,6 +99,17 @@ func (f *feed) giveUp(q *popped) {
 	}
 }
 
+// forsake forgets, at the end, all that the broker was not told of.
+func (f *feed) forsake() {
+	if len(f.acks) > 0 {
+		f.warn("finished messages are not acked at the broker yet: they are when they come again to a stream of the subscriber", "records", len(f.acks))
+	}
+	for _, q := range f.acks {
+		f.giveUp(q)
+	}
+	f.acks = nil
+}
+
 // recentMost bounds the confirmed messages that are remembered.
 const recentMost = 10_000
 

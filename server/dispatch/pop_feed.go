@@ -214,6 +214,7 @@ func (f *feed) end() {
 	if len(f.open) > 0 {
 		f.letGo()
 	}
+	f.forsake()
 	var handles []any
 	for _, q := range f.leaving {
 		handles = append(handles, q.handle)
@@ -233,6 +234,9 @@ func (f *feed) wantMore(now time.Time) {
 	l := f.l
 	p := l.parts[f.sub]
 	if l.tail.busy || l.stopping || p == nil || len(p.atts) == 0 || l.frozen[f.sub] != nil {
+		return
+	}
+	if len(f.acks) >= popUnacked { // the outcome of an ack brings the next turn
 		return
 	}
 	room := f.room(p)

@@ -225,6 +225,27 @@ func TestSkippedMessagesAreWaitedFor(t *testing.T) {
 	wantIDs(t, readIDs(t, l, 5, 5), 5)
 }
 
+// A broker that refuses what is within its own bounds is not asked for ever.
+func TestContradiction(t *testing.T) {
+	c := cluster(t, fakebroker.Options{})
+	c.CreateTopic("t", 1)
+	l := open(t, c, rocketmq4.Options{})
+	store(t, c, "t", 0, 0, 10)
+	wantIDs(t, readIDs(t, l, 0, 10), 0)
+	refuse := c.Fault(fakebroker.Fault{Code: fakebroker.CodePull, Before: func(context.Context, *remoting.Command) *remoting.Command {
+		return &remoting.Command{Code: remoting.CodePullOffsetMoved, Fields: map[string]string{"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "10"}}
+	}})
+	was := c.Requests(fakebroker.CodePull)
+	if _, err := poll(t, l, at(5)); !errors.Is(err, storage.ErrUnavailable) {
+		t.Errorf("a broker that contradicts itself: %v", err)
+	}
+	if n := c.Requests(fakebroker.CodePull) - was; n > 10 {
+		t.Errorf("it was asked %d times", n)
+	}
+	refuse.Remove()
+	wantIDs(t, readIDs(t, l, 5, 5), 5)
+}
+
 // While there is no master, its slave is read.
 func TestSlaves(t *testing.T) {
 	c := cluster(t, fakebroker.Options{Slaves: true})

@@ -33,6 +33,7 @@ type reading struct {
 	at    *place
 	start int64
 	size  int             // bytes of frames in the batch
+	moved int             // pulls that the broker found to be outside its bounds
 	mark  cursorfile.Mark // of the pull offset
 }
 
@@ -78,7 +79,7 @@ func (r *reading) patient(ctx context.Context) error {
 	since := time.Time{}
 	for {
 		err := r.once(ctx, since)
-		if !errors.Is(err, storage.ErrUnavailable) || time.Until(r.until) < unavailablePause {
+		if !errors.Is(err, storage.ErrUnavailable) || time.Until(r.until) < unavailablePause || r.moved > maxMoved {
 			return err
 		}
 		if err := sleep(ctx, unavailablePause); err != nil {
@@ -225,13 +226,20 @@ func (p *partition) gone(offset int64) bool {
 	return offset < p.removed
 }
 
-// outOfDate forgets bounds that a broker has contradicted.
+// outOfDate forgets bounds that a broker has contradicted. One that goes on to
+// contradict itself is not asked for ever: it leaves a message about each pull.
 func (r *reading) outOfDate(ctx context.Context) error {
 	r.at.state.mu.Lock()
 	r.at.state.toldAt = time.Time{}
 	r.at.state.mu.Unlock()
-	return sleep(ctx, time.Millisecond)
+	if r.moved++; r.moved > maxMoved {
+		return fmt.Errorf("rocketmq4: %v: the broker refuses offset %d, which is within the bounds that it tells: %w", r.at, r.start, storage.ErrUnavailable)
+	}
+	return sleep(ctx, unseenPause)
 }
+
+// maxMoved is how often a broker may contradict its bounds within one Poll.
+const maxMoved = 3
 
 // await waits at the broker for a message at r.start.
 func (r *reading) await(ctx context.Context, wait time.Duration) error {

@@ -110,15 +110,21 @@ func (f *feed) forsake() {
 	f.acks = nil
 }
 
-// recentMost bounds the confirmed messages that are remembered.
-const recentMost = 10_000
+const (
+	// recentMost bounds the confirmed messages that are remembered.
+	recentMost = 20_000
+	// recentLeast is how long they are at least: a broker that is killed has
+	// forgotten the acks of its last seconds, and hands those messages out
+	// again when it is back.
+	recentLeast = time.Minute
+)
 
-// confirmed ends a message's way. It is remembered for one invisible time: an
-// answer of the broker may cross with its handing it out again.
+// confirmed ends a message's way. It is remembered for one invisible time, and
+// recentLeast: an answer of the broker may cross with its handing it out again.
 func (f *feed) confirmed(q *popped, now time.Time) {
 	f.metrics().Acked.Add(1)
 	f.metrics().PendingAcks.Add(-1)
-	q.state, q.forget = popConfirmed, now.Add(f.invisible)
+	q.state, q.forget = popConfirmed, now.Add(max(f.invisible, recentLeast))
 	f.recent = append(f.recent, q)
 	if !f.ordered() && f.byID[q.id] == q { // else it has been handed out as something new since
 		f.forgetEntry(q)
@@ -148,7 +154,7 @@ func (f *feed) purge(now time.Time) {
 			continue
 		}
 		if f.ordered() && f.openBefore(q) {
-			q.forget = now.Add(f.invisible)
+			q.forget = now.Add(max(f.invisible, recentLeast))
 			f.recent = append(f.recent, q)
 			continue
 		}

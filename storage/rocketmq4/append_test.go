@@ -46,10 +46,14 @@ func (s *sending) send(t *testing.T, l *rocketmq4.Log, frame []byte) {
 func TestAppendWaitsForBroker(t *testing.T) {
 	c := cluster(t, fakebroker.Options{})
 	c.CreateTopic("t", 1)
-	l := open(t, c, rocketmq4.Options{})
+	l := open(t, c, rocketmq4.Options{RequestTimeout: time.Second})
 	write(t, l, "t", 0, 1)
 	if err := c.Stop(master); err != nil {
 		t.Fatal(err)
+	}
+	// A send on a connection that nobody knows to be broken fails at once.
+	if _, _, err := l.Bounds(t.Context(), "t", master+":0"); !errors.Is(err, storage.ErrUnknown) {
+		t.Fatalf("bounds while the broker is down: %v", err)
 	}
 	s := &sending{}
 	for n := range 50 {

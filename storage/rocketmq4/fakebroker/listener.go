@@ -79,7 +79,7 @@ func (l *listener) connection(nc net.Conn) {
 		}
 		wg.Go(func() {
 			res := l.handle(ctx, &req)
-			if res == nil || req.OneWay {
+			if res == nil || req.OneWay || ctx.Err() != nil { // one that is stopped says nothing more
 				return
 			}
 			res.Response, res.Opaque = true, req.Opaque

@@ -60,28 +60,30 @@ type loop struct {
 	stopping bool
 
 	// Owned by the goroutine.
-	topicID string // the identity that the topic is expected to have
-	parts   map[offsetstore.Subscriber]*part
-	ready   []*part
-	hungry  []*part
-	touched []*part
-	spare   []event
-	cache   cache
-	tail    tailer
-	fetches map[int64]bool // catch-up reads under way, by start; false: not to be used
-	proof   proof
-	fetchAt time.Time // no catch-up read before, after an error
-	next    time.Time // earliest deadline of all parts
-	doubts  bool      // a part's position is above the log's end, as far as is known
-	undead  []undead
-	graves  []grave // dead letters to be written
-	digging int     // how many are being written
-	frozen  map[offsetstore.Subscriber]*freeze
-	timer   *time.Timer
-	enc     encoder
-	pop     *feed     // of a log that hands records out; nil: read by position
-	lite    *liteFeed // of a lite topic; nil: of a partition
-	done    chan struct{}
+	complained time.Time // when it was last logged that the log cannot be read
+	unsaid     int       // failures since then
+	topicID    string    // the identity that the topic is expected to have
+	parts      map[offsetstore.Subscriber]*part
+	ready      []*part
+	hungry     []*part
+	touched    []*part
+	spare      []event
+	cache      cache
+	tail       tailer
+	fetches    map[int64]bool // catch-up reads under way, by start; false: not to be used
+	proof      proof
+	fetchAt    time.Time // no catch-up read before, after an error
+	next       time.Time // earliest deadline of all parts
+	doubts     bool      // a part's position is above the log's end, as far as is known
+	undead     []undead
+	graves     []grave // dead letters to be written
+	digging    int     // how many are being written
+	frozen     map[offsetstore.Subscriber]*freeze
+	timer      *time.Timer
+	enc        encoder
+	pop        *feed     // of a log that hands records out; nil: read by position
+	lite       *liteFeed // of a lite topic; nil: of a partition
+	done       chan struct{}
 }
 
 func newLoop(t *topic, partition string) *loop {

@@ -316,7 +316,17 @@ func (l *loop) holdReads(tail bool, until time.Time) {
 	l.note(until)
 }
 
+// complainEvery is how often a loop says that the log cannot be read.
+const complainEvery = 10 * time.Second
+
+// readFailed counts a failure, and logs it unless it has logged one just now.
 func (l *loop) readFailed(what string, err error) {
 	l.d.Metrics.ReadFailures.Add(1)
-	l.d.warn("log could not be read", "op", what, "topic", l.t.name, "partition", l.partition, "error", err)
+	now := time.Now()
+	if !l.complained.IsZero() && now.Sub(l.complained) < complainEvery {
+		l.unsaid++
+		return
+	}
+	l.d.warn("log could not be read", "op", what, "topic", l.t.name, "partition", l.partition, "error", err, "failures_not_logged", l.unsaid)
+	l.complained, l.unsaid = now, 0
 }

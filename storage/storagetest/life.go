@@ -188,7 +188,10 @@ func (c *env) wantAmong(t storage.Topic, told []stored) {
 	c.Helper()
 	for name, want := range byPartition(told) {
 		for _, s := range want {
-			batch := c.poll(storage.PollRequest{Topic: t.Name, Partition: name, Start: s.offset, MaxRecords: 1, Wait: c.h.Patience / 2})
+			batch := new(storage.Batch)
+			req := storage.PollRequest{Topic: t.Name, Partition: name, Start: s.offset, MaxRecords: 1, Wait: c.h.Patience / 2}
+			c.must("Poll for a record that was told to be stored", func(ctx context.Context) error { return c.b.Poll(ctx, req, batch) })
+			c.checkBatch(req, batch)
 			c.wantRecords("a record that was told to be stored", batch.Records, []stored{s})
 		}
 	}

@@ -90,9 +90,7 @@ func TestReport_SeveralPeers(t *testing.T) {
 // has the cold or the full one.
 func TestWorkshop_Turn(t *testing.T) {
 	w := &workshop{broker: &broker{}}
-	for _, s := range []system{{name: "a"}, {name: "b"}, {name: "c", kinds: []string{load.Live}}} {
-		w.systems = append(w.systems, s)
-	}
+	w.systems = append(w.systems, system{name: "a"}, system{name: "b"}, system{name: "c", kinds: []string{load.Live}})
 	for _, tt := range []struct{ kind, want string }{
 		{load.Live, "abc bca cab"}, {load.Publish, "ab ba ab"},
 	} {

@@ -174,6 +174,9 @@ func (c *liteEnv) pollAllLite(parent, lite string, next int64) (list []storage.R
 		if len(b.Records) == 0 && b.Next <= next {
 			return list
 		}
+		if b.Next <= next {
+			c.Fatalf("PollLite at %d brings %d records and goes on at %d", next, len(b.Records), b.Next)
+		}
 		list, next = append(list, b.Records...), b.Next
 	}
 }
@@ -195,9 +198,16 @@ func (c *liteEnv) readLite(parent, lite string, from int64, n int) (list []stora
 		if b.Next < next {
 			c.Fatalf("PollLite at %d goes on at %d", next, b.Next)
 		}
+		for _, r := range b.Records {
+			if r.Offset < next || r.Offset >= b.Next {
+				c.Fatalf("PollLite at %d brings the record at %d and goes on at %d", next, r.Offset, b.Next)
+			}
+		}
 		list, next = append(list, b.Records...), b.Next
 		switch {
-		case len(list) >= n && len(b.Records) == 0:
+		case len(list) > n:
+			return list
+		case len(list) == n && len(b.Records) == 0:
 			looks++
 		case len(b.Records) == 0 && time.Now().After(deadline):
 			c.Fatalf("lite topic %q: %d records came from offset %d on, want %d", lite, len(list), from, n)

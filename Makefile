@@ -77,7 +77,7 @@ test-brokers: ## Tests against real Kafka and RocketMQ, which they install and s
 	$(need-race)
 	$(need-java)
 	$(need-maven)
-	$(GO) test -race -count=1 -parallel 16 -timeout 30m -tags brokers ./test/brokers/...
+	$(GO) test -race -count=1 -parallel 16 -timeout 40m -tags brokers ./test/brokers/...
 
 .PHONY: test-clients test-java test-python
 test-clients: test-java test-python ## The Java and the Python client

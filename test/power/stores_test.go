@@ -208,7 +208,8 @@ func loseStore(t *testing.T, name, data string, writes int, torn bool, seed uint
 		confirmed = n
 	}
 	if err := m.Off(torn, seed); err != nil {
-		t.Fatal(err)
+		_ = cmd.Wait() // it ended badly, as it says
+		t.Fatalf("%s: after %d writes: %v\n%s", name, writes, err, said.String())
 	}
 	for { // what was confirmed before the end
 		n, err := readNumber(lines)

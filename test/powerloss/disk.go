@@ -3,12 +3,14 @@
 package powerloss
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -24,6 +26,8 @@ type disk struct {
 	// through are files that were opened such that every write is synced
 	// (O_DSYNC): what is in them is durable.
 	through map[inode]bool
+	// recent are changes that were applied while others were under way.
+	recent []*change
 }
 
 // node is what a name stands for.
@@ -94,12 +98,26 @@ func list(path string) (map[string]node, error) {
 
 // change is what a sync makes durable, once it has succeeded.
 type change struct {
-	opened bool // that a file is written through, else
+	seq    uint64 // rises with the beginnings of syncs
+	opened bool   // that a file is written through, else
 	ino    inode
 	names  map[string]node // of a directory, else
 	size   int64           // of the file
 	off    int64
 	data   []byte
+}
+
+// applyInOrder applies a change. Others that began later may have been applied
+// before: they win. oldest is the first seq that may still come.
+func (d *disk) applyInOrder(c *change, oldest uint64) {
+	d.recent = slices.DeleteFunc(d.recent, func(r *change) bool { return r.seq < oldest })
+	at, _ := slices.BinarySearchFunc(d.recent, c, func(a, b *change) int { return cmp.Compare(a.seq, b.seq) })
+	d.recent = slices.Insert(d.recent, at, c)
+	for _, r := range d.recent[at:] {
+		if r.ino == c.ino {
+			d.apply(r)
+		}
+	}
 }
 
 func (d *disk) apply(c *change) {

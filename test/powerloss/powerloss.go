@@ -60,6 +60,7 @@ type Machine struct {
 
 	control io.WriteCloser
 	answers *bufio.Reader
+	passed  []*os.File // the tracer's ends of the pipes
 }
 
 // Command is a command that runs a program on the machine. Its output is the
@@ -80,13 +81,21 @@ func (m *Machine) Command(program string, args ...string) (*exec.Cmd, error) {
 		return nil, errors.Join(err, orders.Close(), control.Close())
 	}
 	cmd.ExtraFiles = []*os.File{orders, told} // 3 and 4 in the child
-	m.control, m.answers = control, bufio.NewReader(answers)
+	m.control, m.answers, m.passed = control, bufio.NewReader(answers), cmd.ExtraFiles
 	return cmd, nil
 }
 
 // Off is the loss of power: it returns when the data directory is as a new
 // start would find it. torn keeps some of what was not synced; seed says what.
+// It fails when the program has ended by itself, which then has said why. The
+// command must have been started.
 func (m *Machine) Off(torn bool, seed uint64) error {
+	for _, f := range m.passed { // else the end of a tracer that fails is never seen
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	m.passed = nil
 	if _, err := fmt.Fprintf(m.control, "off %t %d\n", torn, seed); err != nil {
 		return fmt.Errorf("the machine is gone: %w", err)
 	}

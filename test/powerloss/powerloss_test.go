@@ -6,9 +6,11 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,6 +131,75 @@ func lose(t *testing.T, text string, torn bool) (data string) {
 		t.Fatal(err)
 	}
 	return m.Data
+}
+
+// TestEndedByItself: a program that is not there any more when the power is cut
+// is told, not waited for.
+func TestEndedByItself(t *testing.T) {
+	m := &Machine{Data: t.TempDir()}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, err := m.Command(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, script+"=remove "+filepath.Join(m.Data, "none"), "GORACE=atexit_sleep_ms=0")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := io.ReadAll(out); err != nil || len(said) > 0 {
+		t.Fatalf("it says %q, %v", said, err)
+	}
+	if err := m.Off(false, 1); err == nil {
+		t.Error("a program that had ended is said to have lost its power")
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the machine ended well")
+	}
+}
+
+// TestOverlap: of two syncs of one file or directory that overlap the one that
+// began later wins, whichever ends first.
+func TestOverlap(t *testing.T) {
+	const dir, file = 1, 2
+	name := func(names ...string) map[string]node {
+		m := map[string]node{}
+		for i, n := range names {
+			m[n] = node{ino: inode(10 + i)}
+		}
+		return m
+	}
+	old := []*change{
+		{seq: 1, ino: dir, names: name("a")},
+		{seq: 2, ino: file, size: 8, data: []byte("oldoldol")},
+	}
+	late := []*change{
+		{seq: 3, ino: dir, names: name("a", "b")},
+		{seq: 4, ino: file, size: 8, off: 4, data: []byte("new")},
+	}
+	for _, order := range [][]*change{slices.Concat(old, late), slices.Concat(late, old), {late[1], old[0], old[1], late[0]}} {
+		d := empty(t.TempDir(), 0)
+		for i, c := range order {
+			oldest := c.seq
+			for _, rest := range order[i:] {
+				oldest = min(oldest, rest.seq)
+			}
+			d.applyInOrder(c, oldest)
+		}
+		if len(d.dirs[dir]) != 2 || string(d.files[file]) != "oldonewl" {
+			t.Errorf("durable are %v and %q", d.dirs[dir], d.files[file])
+		}
+		d.applyInOrder(&change{seq: 9, ino: file, size: 1, data: []byte("x")}, 9)
+		if len(d.recent) != 1 || string(d.files[file]) != "x" {
+			t.Errorf("%d changes are remembered, durable is %q", len(d.recent), d.files[file])
+		}
+	}
 }
 
 // content lists a directory: path=content.

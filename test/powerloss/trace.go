@@ -22,6 +22,7 @@ type tracer struct {
 	pid     int
 	known   map[int]bool    // threads
 	pending map[int]*change // of threads within a sync
+	seq     uint64          // of the last sync that began
 	off     atomic.Pointer[order]
 }
 
@@ -106,7 +107,7 @@ func (t *tracer) run() (unix.WaitStatus, error) {
 				return ws, nil
 			}
 		case ws.Stopped():
-			if err := t.stopped(tid, ws); err != nil {
+			if err := t.stopped(tid, ws); err != nil && t.off.Load() == nil { // killed, it cannot be looked into
 				return ws, err
 			}
 		}
@@ -130,8 +131,16 @@ func (t *tracer) ends(tid int) error {
 	case c.opened:
 		return t.synced(result)
 	}
-	t.disk.apply(c)
+	t.disk.applyInOrder(c, t.oldest(c.seq))
 	return nil
+}
+
+// oldest is the lowest seq of a sync that is under way, or the one given.
+func (t *tracer) oldest(seq uint64) uint64 {
+	for _, c := range t.pending {
+		seq = min(seq, c.seq)
+	}
+	return seq
 }
 
 // stopped handles a stop of one thread.
@@ -148,6 +157,8 @@ func (t *tracer) stopped(tid int, ws unix.WaitStatus) error {
 			return err
 		}
 		if c != nil {
+			t.seq++
+			c.seq = t.seq
 			t.pending[tid] = c
 			how = unix.PTRACE_SYSCALL
 		}

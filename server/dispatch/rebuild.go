@@ -37,33 +37,46 @@ type rebuild struct {
 // being written meanwhile gets its entry by itself. The log must be readable by
 // position.
 func (d *Dispatcher) RebuildLetters(ctx context.Context, topic string) (found, added int64, err error) {
+	r, err := d.newRebuild(ctx, topic)
+	if err != nil {
+		return 0, 0, err
+	}
+	err = r.run(ctx)
+	return int64(len(r.found)), r.added, err
+}
+
+// newRebuild begins a rebuild: it is about the letters that are there now.
+func (d *Dispatcher) newRebuild(ctx context.Context, topic string) (*rebuild, error) {
 	if strings.HasSuffix(topic, DeadLetterSuffix) {
-		return 0, 0, fmt.Errorf("topic %q holds dead letters itself: name the topic that they are of: %w", topic, storage.ErrInvalid)
+		return nil, fmt.Errorf("topic %q holds dead letters itself: name the topic that they are of: %w", topic, storage.ErrInvalid)
+	}
+	at, err := d.backend.Topic(ctx, DeadLetterTopic(topic))
+	if err != nil {
+		return nil, err
 	}
 	r := &rebuild{
-		d: d, topic: topic, ends: map[string]int64{}, gone: map[string]*offset.Set{},
+		d: d, topic: topic, at: at, ends: map[string]int64{}, gone: map[string]*offset.Set{},
 		skip: map[string]struct{}{}, found: map[string]struct{}{}, txn: &offsetstore.Txn{},
 	}
-	if r.at, err = d.backend.Topic(ctx, DeadLetterTopic(topic)); err != nil {
-		return 0, 0, err
-	}
-	if err := r.prepare(ctx); err != nil {
-		return 0, 0, err
-	}
+	return r, r.prepare(ctx)
+}
+
+// run reads the letters and adds what the ledger lacks.
+func (r *rebuild) run(ctx context.Context) error {
 	for _, visit := range []func(context.Context, *storage.Record, *Letter) error{r.visitGone, r.visit} {
 		for _, partition := range r.at.Partitions {
 			if err := r.each(ctx, partition, visit); err != nil {
-				return int64(len(r.found)), r.added, fmt.Errorf("topic %q partition %q: %w", r.at.Name, partition, err)
+				return fmt.Errorf("topic %q partition %q: %w", r.at.Name, partition, err)
 			}
 		}
 	}
 	if err := r.flush(ctx); err != nil {
-		return int64(len(r.found)), r.added, err
+		return err
 	}
 	if r.broken > 0 {
-		d.warn("records in a topic of dead letters are none", "topic", r.at.Name, "records", r.broken)
+		r.d.warn("records in a topic of dead letters are none", "topic", r.at.Name, "records", r.broken)
 	}
-	return int64(len(r.found)), r.added, nil
+	return nil
 }
 
 // prepare looks at the ends first, then at what is on its way into the ledger,
@@ -97,7 +110,8 @@ func (r *rebuild) prepare(ctx context.Context) (err error) {
 	return errors.Join(err, bad)
 }
 
-// each calls visit for the letters of a partition.
+// each calls visit for the letters of a partition that were there when prepare
+// looked at its end.
 func (r *rebuild) each(ctx context.Context, partition string, visit func(context.Context, *storage.Record, *Letter) error) error {
 	var b storage.Batch
 	for off := int64(0); off < r.ends[partition]; {
@@ -113,6 +127,9 @@ func (r *rebuild) each(ctx context.Context, partition string, visit func(context
 		}
 		for i := range b.Records {
 			rec := &b.Records[i]
+			if rec.Offset >= r.ends[partition] {
+				return nil // written since: nobody has looked whether it is on its way into the ledger
+			}
 			let, ok := r.letter(partition, rec)
 			if !ok {
 				continue

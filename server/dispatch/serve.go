@@ -171,7 +171,7 @@ func (l *loop) fillRetries(p *part, items []delivery.Item) progress {
 		if e.buf == nil {
 			e.want = e.headLen() + len(items)*e.estimate(rec)
 		}
-		if c.foreign(at, p.sub) || !p.sub.matches(rec) {
+		if c.foreign(at, p.sub) || !c.wanted(at, p.sub) {
 			p.m.Finish(it.Offset)
 			e.finished++
 			l.d.Metrics.countSkipped(false)
@@ -241,7 +241,7 @@ func (l *loop) offer(p *part, c *chunk, i int) (stop bool) {
 		return true
 	}
 	expired := c.expired(i, e.now)
-	skip := expired || c.foreign(i, p.sub) || !p.sub.matches(rec)
+	skip := expired || c.foreign(i, p.sub) || !c.wanted(i, p.sub)
 	if !skip && !e.fits(rec) {
 		if len(e.offs) > 0 {
 			return true

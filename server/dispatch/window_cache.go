@@ -16,6 +16,7 @@ type chunk struct {
 	to          []string // whom each record is addressed to; "": all; nil: all are
 	used        uint64   // the cache's clock when it was last read
 	wire        encodings
+	verdicts    verdicts // of filters
 }
 
 // foreign tells whether record i is addressed to another subscriber.

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,8 +34,9 @@ type rocketmq5Broker struct {
 }
 
 // startRocketMQ5 installs RocketMQ 5 where it is not, into .cache of the
-// repository, and starts it. What is missing for that fails the test.
-func startRocketMQ5(t testing.TB) *rocketmq5Broker {
+// repository, and starts it, with further lines in the broker's settings. What is
+// missing for that fails the test.
+func startRocketMQ5(t testing.TB, settings ...string) *rocketmq5Broker {
 	t.Helper()
 	for program, install := range map[string]string{
 		"java": "Java 17 or newer (apt-get install openjdk-17-jre-headless)", "mvn": "Maven 3.8 or newer (apt-get install maven)",
@@ -50,7 +52,8 @@ func startRocketMQ5(t testing.TB) *rocketmq5Broker {
 	base := freeRange(t, 10)
 	r := &rocketmq5Broker{install: cache, data: t.TempDir(), names: base, broker: base + 3, grpc: base + 6, prox: base + 7}
 	r.env = append(os.Environ(), "FAST_STOP=1", fmt.Sprint("NS_PORT=", r.names), fmt.Sprint("BROKER_PORT=", r.broker),
-		fmt.Sprint("GRPC_PORT=", r.grpc), fmt.Sprint("REMOTING_PORT=", r.prox), "START_TIMEOUT=120", "RPC_TIMEOUT=30")
+		fmt.Sprint("GRPC_PORT=", r.grpc), fmt.Sprint("REMOTING_PORT=", r.prox), "START_TIMEOUT=120", "RPC_TIMEOUT=30",
+		"EXTRA_BROKER_CONF="+strings.Join(settings, "\n"))
 	r.script(t, "install", cache)
 	r.script(t, "start", cache, r.data)
 	t.Cleanup(func() { r.script(t, "stop", r.data) })

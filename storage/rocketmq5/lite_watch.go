@@ -106,7 +106,7 @@ func (ls *lites) watch(parent string) *parentWatch {
 	w := ls.parents[parent]
 	if w == nil {
 		w = &parentWatch{ls: ls, name: parent, ready: make(chan struct{}), watched: map[queue]bool{}, lites: map[string]*liteState{}}
-		w.ctx, w.cancel = context.WithCancel(ls.l.closing)
+		w.ctx, w.cancel = context.WithCancel(ls.l.gate.Ending())
 		ls.parents[parent] = w
 		ls.l.wg.Go(w.run)
 	}

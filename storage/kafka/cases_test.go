@@ -16,6 +16,7 @@ import (
 
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/kafka"
+	"github.com/ackmesh/ackmesh/storage/observe"
 )
 
 // A partition goes from one log to another and back while a Poll is under way
@@ -68,7 +69,7 @@ func TestC16_PositionRemovedByRetention(t *testing.T) {
 	c := cluster(t)
 	seed(t, c, "t", 2)
 	var told sync.Map
-	l := open(t, kafka.Options{Brokers: c.ListenAddrs(), Observe: kafka.Observe{
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs(), Observe: observe.Broker{
 		OutOfRange: func(topic, partition string, offset, low, high int64) {
 			told.Store(fmt.Sprint(topic, " ", partition, " ", offset, " ", low, " ", high), true)
 		},

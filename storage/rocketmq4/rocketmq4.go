@@ -130,9 +130,7 @@ func (l *Log) keep() {
 func (l *Log) saveIdentities() {
 	if err := l.ids.save(); err != nil {
 		l.opts.Logger.Warn("rocketmq4: trying again", "error", err)
-		if l.opts.Observe.CheckpointFailed != nil {
-			l.opts.Observe.CheckpointFailed(err)
-		}
+		l.opts.Observe.CheckpointFailed(err)
 	}
 }
 

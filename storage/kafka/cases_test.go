@@ -110,16 +110,6 @@ func TestC16_PositionRemovedByRetention(t *testing.T) {
 	}
 }
 
-func wantRange(t *testing.T, l *kafka.Log, req storage.PollRequest, offset, low, high int64) {
-	t.Helper()
-	began := time.Now()
-	_, err := poll(t, l, req)
-	var r *storage.RangeError
-	if !errors.As(err, &r) || r.Offset != offset || r.Min != low || r.Max != high || time.Since(began) > 5*time.Second {
-		t.Fatalf("poll at %d: %v after %v, want the range %d..%d within 5 s", offset, err, time.Since(began), low, high)
-	}
-}
-
 // For a while a new leader ends below the stored position: nothing is read
 // again, the reader is told what the leader says, and goes on when the tail is
 // there. One that says that the partition ends at 0 is not believed.

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	mesh "github.com/ackmesh/ackmesh/server/servertest"
@@ -27,6 +26,7 @@ var (
 	poll       = logtest.Poll
 	mustPoll   = logtest.MustPoll
 	wantRange  = logtest.WantRange
+	admin      = kafkatest.Admin
 )
 
 // open opens a log on a fake cluster that is closed with the test.
@@ -49,19 +49,6 @@ func seed(t *testing.T, c *kfake.Cluster, topic string, partitions int32) {
 	if err := c.CreateTopic(topic, partitions, nil); err != nil {
 		t.Fatalf("create topic: %v", err)
 	}
-}
-
-// admin is a client of another program.
-func admin(t *testing.T, brokers []string) sarama.ClusterAdmin {
-	t.Helper()
-	c := sarama.NewConfig()
-	c.Version = sarama.V2_8_0_0
-	a, err := sarama.NewClusterAdmin(brokers, c)
-	if err != nil {
-		t.Fatalf("admin: %v", err)
-	}
-	t.Cleanup(func() { a.Close() })
-	return a
 }
 
 // freezer makes listeners whose connections let nothing through any more once

@@ -145,7 +145,7 @@ func (s *Server) openKafka(ctx context.Context) (storage.Backend, error) {
 		Format: kafka.Format(k.Format), Compression: kafka.Compression(k.Compression),
 		MaxRecordBytes: int(k.MaxRecord), QueueBytes: int64(k.QueueBytes),
 		ReadCommitted: k.ReadCommitted, FetchBytes: int(k.FetchBytes), RequestTimeout: k.RequestTimeout,
-		CheckpointInterval: orNever(s.cfg.Checkpoint.Interval), Logger: s.log, Observe: s.meters.ofKafka(),
+		CheckpointInterval: orNever(s.cfg.Checkpoint.Interval), Logger: s.log, Observe: s.meters.ofBroker(),
 	}
 	var err error
 	if o.SASL, err = k.SASL.login(); err != nil {

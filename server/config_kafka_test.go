@@ -1,21 +1,16 @@
 package server
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ackmesh/ackmesh/test/certs"
 )
 
 // onKafka is a configuration that Validate takes, changed.
@@ -107,6 +102,10 @@ func TestKafkaTLS(t *testing.T) {
 	if _, err := k.tls(); err == nil || !strings.Contains(err.Error(), "kafka.cert") {
 		t.Errorf("without the certificate: %v", err)
 	}
+	put := func(name string) {
+		cert, _ := certs.New(t, name)
+		certs.Save(t, cert, k.Cert, k.Key)
+	}
 	shown := func(c *tls.Config) string {
 		cert, err := c.GetClientCertificate(nil)
 		if err != nil {
@@ -114,36 +113,13 @@ func TestKafkaTLS(t *testing.T) {
 		}
 		return cert.Leaf.Subject.CommonName
 	}
-	writePair(t, k.Cert, k.Key, "one")
+	put("one")
 	c, err := k.tls()
 	if err != nil || c.ServerName != "broker" || shown(c) != "one" {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	writePair(t, k.Cert, k.Key, "two")
+	put("two")
 	if got := shown(c); got != "two" {
 		t.Errorf("shown is %q after the files were replaced", got)
-	}
-}
-
-// writePair writes a certificate of a name, and its key.
-func writePair(t *testing.T, certFile, keyFile, name string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: raw}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
 	}
 }

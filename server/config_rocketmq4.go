@@ -51,7 +51,7 @@ func (s *Server) openRocketMQ4(ctx context.Context) (storage.Backend, error) {
 		NameServers: addresses(r.NameServers), Dir: filepath.Join(s.cfg.Data, logDir), Cluster: r.Cluster,
 		AutoCreate: s.cfg.Topics.AutoCreate, Partitions: s.cfg.Topics.Partitions, MaxRecordBytes: int(r.MaxRecord),
 		CheckpointInterval: orNever(s.cfg.Checkpoint.Interval), Logger: s.log,
-		Observe: rocketmq4.Observe(s.meters.ofKafka()), // the figures are the same
+		Observe: s.meters.ofBroker(),
 	}
 	if r.AccessKey != "" {
 		o.Credentials = &remoting.Credentials{AccessKey: r.AccessKey, SecretKey: string(r.SecretKey)}

@@ -3,7 +3,7 @@ package server
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ackmesh/ackmesh/storage/kafka"
+	"github.com/ackmesh/ackmesh/storage/observe"
 )
 
 // brokerMeters are the metrics of a log at brokers.
@@ -55,10 +55,10 @@ func (m *brokerMeters) readInstead(usedBackup bool) {
 	m.damaged.WithLabelValues(map[bool]string{true: "backup", false: "nothing"}[usedBackup]).Inc()
 }
 
-// ofKafka takes the figures of a log on Kafka.
-func (m *meters) ofKafka() kafka.Observe {
+// ofBroker takes the figures of a log at brokers that is read by position.
+func (m *meters) ofBroker() observe.Broker {
 	b := m.broker
-	return kafka.Observe{
+	return observe.Broker{
 		Foreign:          b.formed,
 		OutOfRange:       func(string, string, int64, int64, int64) { b.outOfRange.Inc() },
 		TopicChanged:     func(string, string, string) { b.replaced.Inc() },

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"math/big"
 	"net"
@@ -29,6 +28,7 @@ import (
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 	"github.com/ackmesh/ackmesh/server"
 	"github.com/ackmesh/ackmesh/server/auth"
+	"github.com/ackmesh/ackmesh/test/certs"
 )
 
 const patience = 20 * time.Second
@@ -100,13 +100,8 @@ func (a *authority) trust(certs ...tls.Certificate) *tls.Config {
 // save writes a certificate and its key into dir under a name.
 func (a *authority) save(dir, name string, cert *x509.Certificate, key *ecdsa.PrivateKey) (certPath, keyPath string) {
 	a.t.Helper()
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
 	certPath, keyPath = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	writeFile(a.t, certPath, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})))
-	writeFile(a.t, keyPath, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})))
+	certs.Save(a.t, tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, certPath, keyPath)
 	return certPath, keyPath
 }
 

@@ -2,16 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +13,7 @@ import (
 
 	"github.com/ackmesh/ackmesh/server"
 	"github.com/ackmesh/ackmesh/server/auth"
+	"github.com/ackmesh/ackmesh/test/certs"
 )
 
 // save writes a file of a test and returns its path.
@@ -36,25 +29,11 @@ func save(t *testing.T, name, text string) string {
 // certificate makes a certificate for 127.0.0.1 that is its own root.
 func certificate(t *testing.T) (certPath, keyPath string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mesh"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		DNSNames:  []string{"mesh.example"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return save(t, "mesh.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}))),
-		save(t, "mesh.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
+	dir := t.TempDir()
+	certPath, keyPath = filepath.Join(dir, "mesh.crt"), filepath.Join(dir, "mesh.key")
+	cert, _ := certs.New(t, "mesh.example")
+	certs.Save(t, cert, certPath, keyPath)
+	return certPath, keyPath
 }
 
 // TestTokensAndTLS is the way of a team that is careful: TLS, tokens from a file,

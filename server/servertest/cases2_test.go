@@ -354,9 +354,7 @@ func TestC66_NothingIsLeftBehind(t *testing.T) {
 	mesh := in.Mesh()
 	Publish(t, mesh, "t", "x")
 	round := func(i int) {
-		sub := Sub("t", broadcast)
-		sub.Start = Earliest()
-		s := Open(t, mesh, open(fmt.Sprint("c", i%7), sub))
+		s := OpenFrom(t, mesh, fmt.Sprint("c", i%7), "t", Earliest())
 		switch i % 4 {
 		case 0:
 			if err := s.CloseSend(); err != nil {

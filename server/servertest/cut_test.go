@@ -28,13 +28,17 @@ type cutting struct {
 	in  *Instance
 }
 
-func newCutting(t *testing.T, o memory.Options) *cutting {
-	o.Partitions = 1
-	log := memory.New(o)
-	t.Cleanup(func() { _ = log.Close() })
-	c := &cutting{t: t, log: log, o: Options{Backend: log, Store: Store(t)}}
-	c.in = Start(t, c.o)
-	return c
+// onCut runs a test on one, in fake time.
+func onCut(t *testing.T, o memory.Options, test func(t *testing.T, c *cutting)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o.Partitions = 1
+		log := memory.New(o)
+		t.Cleanup(func() { _ = log.Close() })
+		c := &cutting{t: t, log: log, o: Options{Backend: log, Store: Store(t)}}
+		c.in = Start(t, c.o)
+		test(t, c)
+	})
 }
 
 // epochs is a log that tells of a new leader, noEpochs one that does not.
@@ -42,9 +46,7 @@ var epochs, noEpochs = memory.Options{LeaderEpochs: true}, memory.Options{}
 
 func (c *cutting) open() *Stream {
 	c.t.Helper()
-	sub := Sub("t", broadcast)
-	sub.Start = Earliest()
-	return Open(c.t, c.in.Mesh(), open("c", sub))
+	return OpenFrom(c.t, c.in.Mesh(), "c", "t", Earliest())
 }
 
 // acked publishes n events and acks those at the offsets that ack chooses.
@@ -56,12 +58,26 @@ func (c *cutting) acked(n int, ack func(offset int64) bool) *Stream {
 	return s
 }
 
-// regrow cuts the log to an offset and lets it grow to another, at once.
-func (c *cutting) regrow(to, until int64) {
+// cut cuts the log to an offset.
+func (c *cutting) cut(to int64) {
 	c.t.Helper()
 	if err := c.log.Truncate("t", "0", to); err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+// stopped does something while no instance runs.
+func (c *cutting) stopped(do func()) {
+	c.t.Helper()
+	c.in.Stop()
+	do()
+	c.in = Start(c.t, c.o)
+}
+
+// regrow cuts the log to an offset and lets it grow to another, at once.
+func (c *cutting) regrow(to, until int64) {
+	c.t.Helper()
+	c.cut(to)
 	var events []storage.Event
 	for off := to; off < until; off++ {
 		events = append(events, storage.Event{Frame: dataFrame(c.t, fmt.Sprint("new", off))})
@@ -127,8 +143,7 @@ func all(int64) bool { return true }
 // it when the next read sees it: a record tells of a new leader, and the one
 // before the position is another. All of the log is delivered again.
 func TestCut_GrownUnderReader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, epochs)
+	onCut(t, epochs, func(t *testing.T, c *cutting) {
 		s := c.acked(100, all)
 		c.regrow(60, 140)
 		c.corrected(s, 100, 0)
@@ -141,8 +156,7 @@ func TestCut_GrownUnderReader(t *testing.T) {
 // position, in a new epoch, and none of the new records is taken for one that
 // was acked.
 func TestCut_AbovePosition(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, epochs)
+	onCut(t, epochs, func(t *testing.T, c *cutting) {
 		s := c.acked(100, func(off int64) bool { return off < 50 || off >= 55 && off < 95 })
 		c.regrow(80, 150)
 		c.corrected(s, 50, 50)
@@ -153,8 +167,7 @@ func TestCut_AbovePosition(t *testing.T) {
 // TestCut_OthersGoOn: of two subscribers one is below the cut: it goes on as if
 // nothing had happened, and gets the new records.
 func TestCut_OthersGoOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, epochs)
+	onCut(t, epochs, func(t *testing.T, c *cutting) {
 		slowSub := Sub("t", broadcast)
 		slowSub.Start = Earliest()
 		o := open("slow", slowSub)
@@ -181,12 +194,9 @@ func TestCut_OthersGoOn(t *testing.T) {
 // TestCut_WhileStopped: a log that tells of no leaders was cut, and has grown
 // past the position, while no instance ran.
 func TestCut_WhileStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, noEpochs)
+	onCut(t, noEpochs, func(t *testing.T, c *cutting) {
 		c.acked(100, all)
-		c.in.Stop()
-		c.regrow(60, 140)
-		c.in = Start(t, c.o)
+		c.stopped(func() { c.regrow(60, 140) })
 		s := c.open()
 		c.corrected(s, 100, 0)
 		c.wantFrom(s, 0, 60, 140)
@@ -195,12 +205,9 @@ func TestCut_WhileStopped(t *testing.T) {
 
 // TestCut_AbovePositionWhileStopped: the same above the position.
 func TestCut_AbovePositionWhileStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, noEpochs)
+	onCut(t, noEpochs, func(t *testing.T, c *cutting) {
 		c.acked(100, func(off int64) bool { return off < 50 || off >= 55 && off < 95 })
-		c.in.Stop()
-		c.regrow(80, 150)
-		c.in = Start(t, c.o)
+		c.stopped(func() { c.regrow(80, 150) })
 		s := c.open()
 		c.corrected(s, 50, 50)
 		c.wantFrom(s, 50, 80, 150)
@@ -210,13 +217,10 @@ func TestCut_AbovePositionWhileStopped(t *testing.T) {
 // TestCut_BeforeFirstDelivery: a subscriber that begins behind the last record
 // and has got nothing yet.
 func TestCut_BeforeFirstDelivery(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, noEpochs)
+	onCut(t, noEpochs, func(t *testing.T, c *cutting) {
 		Publish(t, c.in.Mesh(), "t", Numbers(100)...)
 		Open(t, c.in.Mesh(), open("c", Sub("t", broadcast))).Break()
-		c.in.Stop()
-		c.regrow(60, 140)
-		c.in = Start(t, c.o)
+		c.stopped(func() { c.regrow(60, 140) })
 		s := c.open()
 		c.corrected(s, 100, 0)
 		c.wantFrom(s, 0, 60, 140)
@@ -240,18 +244,15 @@ func (c *cutting) inject(s *Stream, log *storagefault.Backend, faults ...storage
 // onFaulty starts again, on a log that faults can be put into.
 func (c *cutting) onFaulty() *storagefault.Backend {
 	c.t.Helper()
-	c.in.Stop()
 	faulty := storagefault.New(c.log)
-	c.o.Backend = faulty
-	c.in = Start(c.t, c.o)
+	c.stopped(func() { c.o.Backend = faulty })
 	return faulty
 }
 
 // TestCut_BeforeFirstRead: the same under a reader that has read nothing yet: the
 // leader epoch of the record before its start is known.
 func TestCut_BeforeFirstRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, epochs)
+	onCut(t, epochs, func(t *testing.T, c *cutting) {
 		Publish(t, c.in.Mesh(), "t", Numbers(100)...)
 		s := Open(t, c.in.Mesh(), open("c", Sub("t", broadcast)))
 		synctest.Wait()
@@ -264,8 +265,7 @@ func TestCut_BeforeFirstRead(t *testing.T) {
 // TestCut_WhileUnreachable: a log that tells of no leaders is cut while it
 // cannot be read.
 func TestCut_WhileUnreachable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, noEpochs)
+	onCut(t, noEpochs, func(t *testing.T, c *cutting) {
 		faulty := c.onFaulty()
 		s := c.acked(100, all)
 		down := c.inject(s, faulty, storagefault.Fault{Op: storagefault.Poll, Err: storage.ErrUnavailable})[0]
@@ -282,12 +282,9 @@ func TestCut_WhileUnreachable(t *testing.T) {
 // TestCut_GrowsWhileInDoubt: the log ends below the position; it grows past it
 // before that is believed, with other records.
 func TestCut_GrowsWhileInDoubt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, noEpochs)
+	onCut(t, noEpochs, func(t *testing.T, c *cutting) {
 		s := c.acked(100, all)
-		if err := c.log.Truncate("t", "0", 60); err != nil {
-			t.Fatal(err)
-		}
+		c.cut(60)
 		<-time.After(20 * time.Second)
 		s.Quiet(0)
 		c.count(0)
@@ -299,12 +296,9 @@ func TestCut_GrowsWhileInDoubt(t *testing.T) {
 
 // TestCut_StaysShort: an end that stays below the position for 30 s is believed.
 func TestCut_StaysShort(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, noEpochs)
+	onCut(t, noEpochs, func(t *testing.T, c *cutting) {
 		s := c.acked(100, all)
-		if err := c.log.Truncate("t", "0", 60); err != nil {
-			t.Fatal(err)
-		}
+		c.cut(60)
 		<-time.After(29 * time.Second)
 		c.count(0)
 		<-time.After(2 * time.Second)
@@ -317,8 +311,7 @@ func TestCut_StaysShort(t *testing.T) {
 // TestC17_EndComesBack: the end is below the position for 3 s, as after a change
 // of leader that hides it: nothing is delivered again, nothing is corrected.
 func TestC17_EndComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, epochs)
+	onCut(t, epochs, func(t *testing.T, c *cutting) {
 		faulty := c.onFaulty()
 		s := c.acked(100, all)
 		hidden := c.inject(s, faulty, storagefault.Fault{
@@ -336,8 +329,7 @@ func TestC17_EndComesBack(t *testing.T) {
 // backend reports a broker that answers 0. Nothing moves, and then delivery goes
 // on.
 func TestMaximumUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, noEpochs)
+	onCut(t, noEpochs, func(t *testing.T, c *cutting) {
 		faulty := c.onFaulty()
 		s := c.acked(100, all)
 		var faults []storagefault.Fault
@@ -363,14 +355,11 @@ func TestMaximumUnknown(t *testing.T) {
 // TestProofIsAwaited: while the log does not answer what it has before the
 // position, nothing is delivered; then it goes on.
 func TestProofIsAwaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, noEpochs)
+	onCut(t, noEpochs, func(t *testing.T, c *cutting) {
 		c.acked(100, all)
-		c.in.Stop()
 		faulty := storagefault.New(c.log)
-		c.o.Backend = faulty
 		down := faulty.Inject(storagefault.Fault{Op: storagefault.Fingerprint, Err: storage.ErrUnknown})
-		c.in = Start(t, c.o)
+		c.stopped(func() { c.o.Backend = faulty })
 		Publish(t, c.in.Mesh(), "t", "m100")
 		s := c.open()
 		s.Quiet(time.Minute)
@@ -383,14 +372,13 @@ func TestProofIsAwaited(t *testing.T) {
 // TestProof_RecordIsGone: that the record before the position is not there any
 // more says nothing: retention and compaction remove records.
 func TestProof_RecordIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, noEpochs)
+	onCut(t, noEpochs, func(t *testing.T, c *cutting) {
 		c.acked(100, all)
-		c.in.Stop()
-		if err := c.log.Trim(context.Background(), "t", "0", 100); err != nil {
-			t.Fatal(err)
-		}
-		c.in = Start(t, c.o)
+		c.stopped(func() {
+			if err := c.log.Trim(context.Background(), "t", "0", 100); err != nil {
+				t.Fatal(err)
+			}
+		})
 		Publish(t, c.in.Mesh(), "t", "m100")
 		c.wantFrom(c.open(), 100, 200, 101)
 		c.count(0)
@@ -419,11 +407,8 @@ func (b nameless) EnsureTopic(ctx context.Context, topic string) (storage.Topic,
 func TestRecreatedWithoutIdentity(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		t.Run(fmt.Sprint("stopped ", stopped), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCutting(t, noEpochs)
-				c.in.Stop()
-				c.o.Backend = nameless{c.log}
-				c.in = Start(t, c.o)
+			onCut(t, noEpochs, func(t *testing.T, c *cutting) {
+				c.stopped(func() { c.o.Backend = nameless{c.log} })
 				s := c.acked(100, all)
 				if stopped {
 					c.in.Stop()
@@ -450,8 +435,7 @@ func TestRecreatedWithoutIdentity(t *testing.T) {
 // TestC23_RecreatedWhileStopped: the same with an identity, while no instance
 // runs: who comes next is told, with where it begins.
 func TestC23_RecreatedWhileStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCutting(t, noEpochs)
+	onCut(t, noEpochs, func(t *testing.T, c *cutting) {
 		c.acked(100, all)
 		c.in.Stop()
 		if err := c.log.DeleteTopic(context.Background(), "t"); err != nil {

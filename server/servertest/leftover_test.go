@@ -40,9 +40,7 @@ func TestDeletedStaysDeleted(t *testing.T) {
 		store := Store(t)
 		o.Store = store
 		in := Start(t, o)
-		sub := Sub("t", broadcast)
-		sub.Start = Earliest()
-		s := Open(t, in.Mesh(), open("c", sub))
+		s := OpenFrom(t, in.Mesh(), "c", "t", Earliest())
 		Publish(t, in.Mesh(), "t", Numbers(3)...)
 		got := s.Take(3)
 		release := store.HoldWrites()
@@ -66,7 +64,7 @@ func TestDeletedStaysDeleted(t *testing.T) {
 		if err != nil || len(res.GetOffsets()) != 0 {
 			t.Fatalf("after the deletion: %v, %v", res.GetOffsets(), err)
 		}
-		s = Open(t, in.Mesh(), open("c", sub))
+		s = OpenFrom(t, in.Mesh(), "c", "t", Earliest())
 		wantOffsets(t, s.Take(3), seq(0, 3))
 		_, err = admin.DeleteSubscriber(context.Background(), &pb.DeleteSubscriberRequest{Topic: "t", Subscriber: "client/c"})
 		if status.Code(err) != codes.FailedPrecondition {
@@ -113,9 +111,7 @@ func TestDeadLettersHoldNobodyUp(t *testing.T) {
 		stuck := faults.Inject(storagefault.Fault{Op: storagefault.Append, Topic: "t_DLQ", Hang: true})
 		dead(s, s.Take(40)...)
 		<-stuck.Struck()
-		sub := Sub("u", broadcast)
-		sub.Start = Earliest()
-		far := Open(t, in.Mesh(), open("far", sub))
+		far := OpenFrom(t, in.Mesh(), "far", "u", Earliest())
 		if !far.Await(soon, 3) {
 			t.Error("the reads of another topic wait for the dead letters of this one")
 		}

@@ -71,9 +71,7 @@ func TestLite_DeadLetter(t *testing.T) {
 
 // lettersOf subscribes to a topic of dead letters.
 func lettersOf(t *testing.T, in *Instance, topic string) *Stream {
-	sub := Sub(topic, broadcast)
-	sub.Start = Earliest()
-	return Open(t, in.Mesh(), open("letters", sub))
+	return OpenFrom(t, in.Mesh(), "letters", topic, Earliest())
 }
 
 // TestLite_Timeout: an event that is not answered comes again; extending puts

@@ -123,9 +123,7 @@ func TestLedgerRebuilt(t *testing.T) {
 		if found, added := rebuild(t, in, "t"); found != 35 || added != 0 {
 			t.Fatalf("again: found %d, added %d", found, added)
 		}
-		sub := Sub("t", broadcast)
-		sub.Start = &pb.Start{Place: &pb.Start_At_{At: pb.Start_AT_LATEST}}
-		a = Open(t, in.Mesh(), open("a", sub))
+		a = OpenFrom(t, in.Mesh(), "a", "t", &pb.Start{Place: &pb.Start_At_{At: pb.Start_AT_LATEST}})
 		if _, err := in.Admin().ReplayDeadLetters(context.Background(), &pb.ReplayDeadLettersRequest{Topic: "t", Subscriber: "client/a", Ids: []string{want[0].GetId()}}); err != nil {
 			t.Fatal(err)
 		}

@@ -30,6 +30,14 @@ type Got struct {
 // Data is the payload.
 func (g Got) Data() string { return string(g.Frame.GetData()) }
 
+// Data lists what deliveries carry.
+func Data(got []Got) (list []string) {
+	for _, g := range got {
+		list = append(list, g.Data())
+	}
+	return list
+}
+
 // Stream is a Subscribe stream driven by a test. What comes in is read in the
 // background and waits in order; the methods take from there.
 type Stream struct {
@@ -68,6 +76,15 @@ func Earliest() *pb.Start { return &pb.Start{Place: &pb.Start_At_{At: pb.Start_A
 // AtTime is a Start.
 func AtTime(t time.Time) *pb.Start {
 	return &pb.Start{Place: &pb.Start_Time{Time: timestamppb.New(t)}}
+}
+
+// OpenFrom opens the stream of a client that gets every record of a topic, from a
+// start; nil: the default.
+func OpenFrom(t testing.TB, mesh pb.EventMeshClient, client, topic string, start *pb.Start) *Stream {
+	t.Helper()
+	sub := Sub(topic, pb.Mode_MODE_BROADCAST)
+	sub.Start = start
+	return Open(t, mesh, &pb.Open{ClientId: client, Subscriptions: []*pb.Subscription{sub}})
 }
 
 // Open opens a stream and waits for Opened; every subscription must stand.

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -104,24 +105,17 @@ const (
 	maxDedup       = 1 << 28
 )
 
-func or[T int | int64 | time.Duration](v, def T) T {
-	if v == 0 {
-		return def
-	}
-	return v
-}
-
 // withDefaults fills in what is absent.
 func (o Options) withDefaults() Options {
-	o.Partitions = or(o.Partitions, 4)
-	o.Retention = or(o.Retention, 7*24*time.Hour)
-	o.RetentionInterval = or(o.RetentionInterval, 30*time.Second)
-	o.CheckpointInterval = or(o.CheckpointInterval, 5*time.Second)
-	o.MaxRecordBytes = or(o.MaxRecordBytes, frameLimit)
-	o.QueueBytes = or(o.QueueBytes, 64<<20)
-	o.TailBytes = or(o.TailBytes, 32<<20)
-	o.DedupWindow = or(o.DedupWindow, 2*time.Minute)
-	o.DedupEntries = or(o.DedupEntries, 1<<20)
+	o.Partitions = cmp.Or(o.Partitions, 4)
+	o.Retention = cmp.Or(o.Retention, 7*24*time.Hour)
+	o.RetentionInterval = cmp.Or(o.RetentionInterval, 30*time.Second)
+	o.CheckpointInterval = cmp.Or(o.CheckpointInterval, 5*time.Second)
+	o.MaxRecordBytes = cmp.Or(o.MaxRecordBytes, frameLimit)
+	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)
+	o.TailBytes = cmp.Or(o.TailBytes, 32<<20)
+	o.DedupWindow = cmp.Or(o.DedupWindow, 2*time.Minute)
+	o.DedupEntries = cmp.Or(o.DedupEntries, 1<<20)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -155,7 +149,7 @@ func (o Options) sizes(dir string) (Options, error) {
 	if err != nil {
 		return o, err
 	}
-	o.MaxBytes = or(o.MaxBytes, total/2)
+	o.MaxBytes = cmp.Or(o.MaxBytes, total/2)
 	if o.SegmentSize == 0 {
 		o.SegmentSize = min(64<<20, total/64)
 		if o.MaxBytes > 0 {

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -170,7 +171,7 @@ func (l *Log) create(ctx context.Context, name string, cfg storage.TopicConfig) 
 	if err := storage.CheckName("topic", name); err != nil {
 		return nil, fmt.Errorf("embedded log: %w", err)
 	}
-	n := or(cfg.Partitions, l.opts.Partitions)
+	n := cmp.Or(cfg.Partitions, l.opts.Partitions)
 	if n < 1 || n > maxPartitions || cfg.Retention < 0 {
 		return nil, fmt.Errorf("embedded log: topic %q with %d partitions and retention %v: 1 to %d partitions and no negative retention are allowed: %w",
 			name, cfg.Partitions, cfg.Retention, maxPartitions, storage.ErrInvalid)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/kafka"
+	"github.com/ackmesh/ackmesh/storage/observe"
 	"github.com/ackmesh/ackmesh/storage/storagetest"
 )
 
@@ -223,7 +224,7 @@ func TestRecreatedByOthers(t *testing.T) {
 	c := cluster(t, kfake.NumBrokers(1))
 	seed(t, c, "t", 1)
 	var changes []string
-	l := open(t, kafka.Options{Brokers: c.ListenAddrs(), Observe: kafka.Observe{
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs(), Observe: observe.Broker{
 		TopicChanged: func(topic, _, _ string) { changes = append(changes, topic) },
 	}}.LookAgain(time.Hour))
 	write(t, l, "t", 0, 10)

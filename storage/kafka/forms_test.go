@@ -16,6 +16,7 @@ import (
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/kafka"
 	"github.com/ackmesh/ackmesh/storage/kafka/kafkatest"
+	"github.com/ackmesh/ackmesh/storage/observe"
 	"github.com/ackmesh/ackmesh/storage/storagetest"
 )
 
@@ -27,7 +28,7 @@ func TestForms(t *testing.T) {
 	var mu sync.Mutex
 	counted := map[string]int{}
 	leftOut := 0
-	l := open(t, kafka.Options{Brokers: c.ListenAddrs(), Observe: kafka.Observe{Foreign: func(form string, attributes, _ int) {
+	l := open(t, kafka.Options{Brokers: c.ListenAddrs(), Observe: observe.Broker{Foreign: func(form string, attributes, _ int) {
 		mu.Lock()
 		counted[form]++
 		leftOut += attributes

@@ -1,119 +1,46 @@
 package kafka_test
 
 import (
-	"context"
 	"encoding/base64"
-	"fmt"
 	"net"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/ackmesh/ackmesh/storage"
+	mesh "github.com/ackmesh/ackmesh/server/servertest"
 	"github.com/ackmesh/ackmesh/storage/kafka"
 	"github.com/ackmesh/ackmesh/storage/kafka/kafkatest"
-	"github.com/ackmesh/ackmesh/storage/storagetest"
+	"github.com/ackmesh/ackmesh/storage/storagetest/logtest"
 )
 
 // patience is how long to wait for what must come.
-const patience = 20 * time.Second
+const patience = logtest.Patience
+
+// What the tests do to a log.
+var (
+	number     = logtest.Numbered
+	id         = logtest.ID
+	write      = logtest.Write
+	writeKeyed = logtest.WriteKeyed
+	poll       = logtest.Poll
+	mustPoll   = logtest.MustPoll
+	wantRange  = logtest.WantRange
+	admin      = kafkatest.Admin
+)
 
 // open opens a log on a fake cluster that is closed with the test.
 func open(t *testing.T, o kafka.Options) *kafka.Log {
 	t.Helper()
 	l := kafkatest.Open(t, o)
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
+	logtest.CloseAfter(t, l)
 	return l
-}
-
-// number builds the frame of event n.
-func number(n int) []byte { return storagetest.Frame(nil, "id", fmt.Sprint(n)) }
-
-// write appends events first to last-1 to a topic, without keys.
-func write(t *testing.T, l storage.Backend, topic string, first, last int) []storage.Appended {
-	t.Helper()
-	return writeKeyed(t, l, topic, first, last, func(int) string { return "" })
-}
-
-func writeKeyed(t *testing.T, l storage.Backend, topic string, first, last int, key func(int) string) []storage.Appended {
-	t.Helper()
-	var events []storage.Event
-	for n := first; n < last; n++ {
-		events = append(events, storage.Event{Key: key(n), Frame: number(n)})
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	results, err := storage.AppendWait(ctx, l, topic, events)
-	if err != nil {
-		t.Fatalf("append: %v", err)
-	}
-	for i, r := range results {
-		if r.Err != nil {
-			t.Fatalf("append of %d: %v", first+i, r.Err)
-		}
-	}
-	return results
-}
-
-// poll polls with a deadline.
-func poll(t *testing.T, l storage.Backend, req storage.PollRequest) (*storage.Batch, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	b := new(storage.Batch)
-	err := l.Poll(ctx, req, b)
-	return b, err
-}
-
-// mustPoll wants a Poll without an error.
-func mustPoll(t *testing.T, l storage.Backend, req storage.PollRequest) *storage.Batch {
-	t.Helper()
-	b, err := poll(t, l, req)
-	if err != nil {
-		t.Fatalf("poll of %+v: %v", req, err)
-	}
-	return b
-}
-
-// id is the id of a frame.
-func id(frame []byte) string {
-	var name, value []byte
-	if n := int(frame[8])<<8 | int(frame[9]); n == 0 {
-		return ""
-	}
-	at := 14
-	n := int(frame[at])<<8 | int(frame[at+1])
-	name = frame[at+2 : at+2+n]
-	at += 2 + n
-	n = int(frame[at+2])<<8 | int(frame[at+3])
-	value = frame[at+4 : at+4+n]
-	if string(name) != "id" {
-		return ""
-	}
-	return string(value)
 }
 
 // eventually wants f to become nil.
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for until := time.Now().Add(patience); ; <-ticker.C {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(until) {
-			t.Fatalf("after %v still: %v", patience, err)
-		}
-	}
+	mesh.Eventually(t, patience, f)
 }
 
 // seed makes a topic in a fake cluster.
@@ -122,19 +49,6 @@ func seed(t *testing.T, c *kfake.Cluster, topic string, partitions int32) {
 	if err := c.CreateTopic(topic, partitions, nil); err != nil {
 		t.Fatalf("create topic: %v", err)
 	}
-}
-
-// admin is a client of another program.
-func admin(t *testing.T, brokers []string) sarama.ClusterAdmin {
-	t.Helper()
-	c := sarama.NewConfig()
-	c.Version = sarama.V2_8_0_0
-	a, err := sarama.NewClusterAdmin(brokers, c)
-	if err != nil {
-		t.Fatalf("admin: %v", err)
-	}
-	t.Cleanup(func() { a.Close() })
-	return a
 }
 
 // freezer makes listeners whose connections let nothing through any more once

@@ -27,6 +27,7 @@ import (
 
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/cursorfile"
+	"github.com/ackmesh/ackmesh/storage/internal/gate"
 )
 
 // Log is an open log. It is a storage.Backend and a storage.Bounder,
@@ -39,12 +40,8 @@ type Log struct {
 	states  *states
 	queue   *queue
 
-	mu      sync.Mutex // guards closed, and calls.Add against Close
-	closed  bool
-	calls   sync.WaitGroup
-	closing context.Context // ends when Close begins
-	close   context.CancelFunc
-	wg      sync.WaitGroup
+	gate *gate.Gate // of the calls; its Ending ends the goroutines
+	wg   sync.WaitGroup
 }
 
 var (
@@ -72,11 +69,9 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	l := &Log{opts: opts, links: newLinks(opts), cursors: cursors, states: newStates()}
+	l := &Log{opts: opts, gate: gate.New(errClosed()), links: newLinks(opts), cursors: cursors, states: newStates()}
 	l.meta = newMetadata(opts, l.links)
-	l.closing, l.close = context.WithCancel(context.Background())
 	if _, err := l.meta.all(ctx); err != nil {
-		l.close()
 		l.links.close()
 		return nil, errors.Join(fmt.Errorf("kafka: cannot use the brokers %q, check kafka.brokers, kafka.tls and kafka.sasl: %w", opts.Brokers, err), cursors.Close())
 	}
@@ -94,7 +89,7 @@ func (l *Log) keep() {
 	defer ticker.Stop()
 	for {
 		select {
-		case <-l.closing.Done():
+		case <-l.gate.Ending().Done():
 			return
 		case now := <-ticker.C:
 			l.links.expire(now)
@@ -106,12 +101,9 @@ func (l *Log) keep() {
 // Close implements storage.Backend. What was appended is written, or fails
 // after RequestTimeout at the latest.
 func (l *Log) Close() error {
-	l.mu.Lock()
-	first := !l.closed
-	l.closed = true
-	l.mu.Unlock()
-	l.close()
-	l.calls.Wait()
+	first := l.gate.Shut()
+	l.gate.End()
+	l.gate.Wait()
 	if !first {
 		return nil
 	}
@@ -124,39 +116,15 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// enter begins a call; where it returns nil, leave must follow. The context
-// ends with the given one, and with the log.
-func (l *Log) enter(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return nil, nil, errClosed()
-	}
-	l.calls.Add(1)
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(l.closing, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-		l.calls.Done()
-	}, nil
+// enter begins a call; where it returns no error, leave must follow.
+func (l *Log) enter(ctx context.Context) (inner context.Context, leave func(), err error) {
+	return l.gate.Enter(ctx)
 }
 
 func errClosed() error { return fmt.Errorf("kafka: %w", storage.ErrClosed) }
 
-// outcome tells a call that Close has ended from one whose caller gave up.
-func (l *Log) outcome(caller context.Context, err error) error {
-	if err == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	if caller.Err() != nil {
-		return caller.Err()
-	}
-	if l.closing.Err() != nil {
-		return errClosed()
-	}
-	return err
-}
+// outcome is the error of a call that has entered.
+func (l *Log) outcome(caller context.Context, err error) error { return l.gate.Outcome(caller, err) }
 
 // Checkpoint implements storage.Checkpointer.
 func (l *Log) Checkpoint(ctx context.Context) error {

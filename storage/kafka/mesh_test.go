@@ -33,17 +33,7 @@ func instance(t *testing.T, c *kfake.Cluster) (*mesh.Instance, mesh.Options) {
 
 func subscribe(t *testing.T, in *mesh.Instance, from *pb.Start) *mesh.Stream {
 	t.Helper()
-	sub := mesh.Sub("t", pb.Mode_MODE_BROADCAST)
-	sub.Start = from
-	return mesh.Open(t, in.Mesh(), &pb.Open{ClientId: "c", Subscriptions: []*pb.Subscription{sub}})
-}
-
-// data lists what deliveries carry.
-func data(got []mesh.Got) (list []string) {
-	for _, g := range got {
-		list = append(list, g.Data())
-	}
-	return list
+	return mesh.OpenFrom(t, in.Mesh(), "c", "t", from)
 }
 
 // An event's way, and on from there after the instance was stopped and
@@ -55,7 +45,7 @@ func TestMeshSpine(t *testing.T) {
 	s := subscribe(t, in, nil)
 	mesh.Publish(t, in.Mesh(), "t", mesh.Numbers(1000)...)
 	got := s.Take(1000)
-	if !slices.Equal(data(got), mesh.Numbers(1000)) {
+	if !slices.Equal(mesh.Data(got), mesh.Numbers(1000)) {
 		t.Fatalf("delivered is %s", mesh.Show(got))
 	}
 	s.AckDurable(got[:500]...)
@@ -65,7 +55,7 @@ func TestMeshSpine(t *testing.T) {
 	in = mesh.Start(t, o)
 	s = subscribe(t, in, nil)
 	again := s.Take(101)
-	if !slices.Equal(data(again)[:100], mesh.Numbers(1000)[500:600]) || again[100].Data() != "next" {
+	if !slices.Equal(mesh.Data(again)[:100], mesh.Numbers(1000)[500:600]) || again[100].Data() != "next" {
 		t.Errorf("after a restart, with 500 to 599 not acked: %s", mesh.Show(again))
 	}
 }

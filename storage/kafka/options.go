@@ -10,6 +10,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/observe"
 )
 
 // Format is the form in which records are written. Every form is read,
@@ -130,30 +131,10 @@ type Options struct {
 	// Logger takes warnings. Default slog.Default().
 	Logger *slog.Logger
 	// Observe takes figures.
-	Observe Observe
+	Observe observe.Broker
 
 	scram     func() sarama.SCRAMClient
 	lookAgain time.Duration // how old the number of partitions may be for Append
-}
-
-// Observe is where figures go. Nil funcs are left out. They are called from
-// the log's goroutines and must not block.
-type Observe struct {
-	// Foreign counts records that were no frames: what form they had
-	// (see frame.Form), how many attributes and bytes of data found no place.
-	Foreign func(form string, attributesLeftOut, bytesLeftOut int)
-	// OutOfRange tells that a position was outside what a partition holds.
-	OutOfRange func(topic, partition string, offset, minimum, maximum int64)
-	// TopicChanged tells that a topic was deleted and made again.
-	TopicChanged func(topic, oldID, newID string)
-	// BrokerFailed tells of a request that got no answer, or an error for
-	// one.
-	BrokerFailed func(broker string, err error)
-	// CursorsDamaged tells that a cursor file could not be read; usedBackup
-	// whether its backup could.
-	CursorsDamaged func(usedBackup bool)
-	// CheckpointFailed tells that pull offsets could not be saved.
-	CheckpointFailed func(err error)
 }
 
 const (
@@ -184,25 +165,9 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	o.Observe = o.Observe.withDefaults()
+	o.Observe = o.Observe.WithDefaults()
 	o.scram = o.SASL.scramSource()
 	o.lookAgain = or(o.lookAgain, 10*time.Second)
-	return o
-}
-
-func (o Observe) withDefaults() Observe {
-	if o.Foreign == nil {
-		o.Foreign = func(string, int, int) {}
-	}
-	if o.OutOfRange == nil {
-		o.OutOfRange = func(string, string, int64, int64, int64) {}
-	}
-	if o.TopicChanged == nil {
-		o.TopicChanged = func(string, string, string) {}
-	}
-	if o.BrokerFailed == nil {
-		o.BrokerFailed = func(string, error) {}
-	}
 	return o
 }
 

@@ -2,15 +2,11 @@ package kafka_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"strings"
 	"testing"
@@ -20,35 +16,12 @@ import (
 
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/kafka"
+	"github.com/ackmesh/ackmesh/test/certs"
 )
-
-// certificate makes one for 127.0.0.1, and the pool that trusts it.
-func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
-}
 
 // Reading and writing with a password, over TLS and without.
 func TestLoginAndTLS(t *testing.T) {
-	cert, pool := certificate(t)
+	cert, pool := certs.New(t, "broker")
 	for _, mechanism := range []kafka.Mechanism{kafka.MechanismPlain, kafka.MechanismSCRAM256, kafka.MechanismSCRAM512} {
 		for _, secure := range []bool{false, true} {
 			name := string(mechanism)
@@ -78,7 +51,7 @@ func TestLoginAndTLS(t *testing.T) {
 
 // A broker whose certificate nobody vouches for is not used.
 func TestTLSIsChecked(t *testing.T) {
-	cert, _ := certificate(t)
+	cert, _ := certs.New(t, "broker")
 	c := cluster(t, kfake.NumBrokers(1), kfake.TLS(&tls.Config{Certificates: []tls.Certificate{cert}}))
 	_, err := kafka.Open(t.Context(), kafka.Options{Brokers: c.ListenAddrs(), Dir: t.TempDir(), TLS: &tls.Config{}})
 	var unknown x509.UnknownAuthorityError

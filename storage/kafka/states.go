@@ -1,18 +1,11 @@
 package kafka
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-)
 
-const (
-	// remnantAge is how long records that were fetched, and not yet asked
-	// for, are kept.
-	remnantAge = 2 * time.Second
-	// remnantsKept bounds the remnants of one partition.
-	remnantsKept = 4
+	"github.com/ackmesh/ackmesh/storage/internal/remnants"
 )
 
 // states keeps what is remembered of partitions while the log is open.
@@ -39,7 +32,7 @@ func (s *states) of(topic, topicID string, number int32) *partition {
 	defer s.mu.Unlock()
 	p := s.parts[key]
 	if p == nil {
-		p = &partition{ahead: &s.ahead}
+		p = &partition{remnants: remnants.Remnants[*chunk]{Bytes: &s.ahead}}
 		s.parts[key] = p
 	}
 	return p
@@ -51,7 +44,7 @@ func (s *states) forget(topic string) {
 	defer s.mu.Unlock()
 	for key, p := range s.parts {
 		if key.topic == topic {
-			p.end()
+			p.remnants.End()
 			delete(s.parts, key)
 		}
 	}
@@ -66,7 +59,7 @@ func (s *states) expire(now time.Time) {
 	}
 	s.mu.Unlock()
 	for _, p := range all {
-		p.expire(now)
+		p.remnants.Expire(now)
 	}
 }
 
@@ -74,18 +67,8 @@ func (s *states) expire(now time.Time) {
 type partition struct {
 	// seen is the highest end that a broker has told.
 	seen atomic.Int64
-	// ahead is that of states.
-	ahead *atomic.Int64
-
-	mu       sync.Mutex // guards what follows
-	remnants []remnant  // oldest first
-	ended    bool       // nothing is kept any more: the topic was deleted
-}
-
-// remnant is what is left of a fetch.
-type remnant struct {
-	chunk *chunk
-	at    time.Time
+	// remnants are rests of fetches.
+	remnants remnants.Remnants[*chunk]
 }
 
 // see notes the end that a broker tells.
@@ -99,62 +82,13 @@ func (p *partition) see(end int64) {
 }
 
 // keep keeps the rest of a chunk for who goes on there.
-func (p *partition) keep(c *chunk) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended {
-		return
-	}
-	if len(p.remnants) == remnantsKept {
-		p.cut(0, 1)
-	}
-	p.remnants = append(p.remnants, remnant{chunk: c, at: time.Now()})
-	p.ahead.Add(c.size)
-}
+func (p *partition) keep(c *chunk) { p.remnants.Keep(c.start, c.size, c) }
 
-// cut takes remnants i to k-1 out; the lock is held.
-func (p *partition) cut(i, k int) {
-	for _, r := range p.remnants[i:k] {
-		p.ahead.Add(-r.chunk.size)
-	}
-	p.remnants = slices.Delete(p.remnants, i, k)
-}
-
-// take returns the rest of a chunk that goes on at an offset; nil: none. Only
-// one caller gets it.
+// take returns the rest of a chunk that goes on at an offset; nil: none.
 func (p *partition) take(start int64) *chunk {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, r := range p.remnants {
-		if r.chunk.start == start && time.Since(r.at) < remnantAge {
-			p.cut(i, i+1)
-			return r.chunk
-		}
-	}
-	return nil
+	c, _ := p.remnants.Take(start)
+	return c
 }
 
 // drop forgets all remnants.
-func (p *partition) drop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cut(0, len(p.remnants))
-}
-
-// end is drop for good.
-func (p *partition) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended = true
-	p.cut(0, len(p.remnants))
-}
-
-func (p *partition) expire(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := 0
-	for n < len(p.remnants) && now.Sub(p.remnants[n].at) > remnantAge {
-		n++
-	}
-	p.cut(0, n)
-}
+func (p *partition) drop() { p.remnants.Drop() }

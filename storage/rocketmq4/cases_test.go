@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/observe"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4/fakebroker"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4/remoting"
@@ -77,7 +78,7 @@ func TestC16_RetentionPassesPosition(t *testing.T) {
 			c := cluster(t, fakebroker.Options{})
 			c.CreateTopic("t", 2)
 			var told sync.Map
-			l := open(t, c, rocketmq4.Options{Observe: rocketmq4.Observe{
+			l := open(t, c, rocketmq4.Options{Observe: observe.Broker{
 				OutOfRange: func(topic, part string, at, low, high int64) {
 					told.Store(fmt.Sprint(topic, " ", part, " ", at, " ", low, " ", high), true)
 				},

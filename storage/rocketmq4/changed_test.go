@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/observe"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4/fakebroker"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4/remoting"
@@ -33,7 +34,7 @@ func TestRecreatedUnderReader(t *testing.T) {
 			c := cluster(t, fakebroker.Options{})
 			c.CreateTopic("t", 1)
 			told := make(chan string, 9)
-			l := open(t, c, rocketmq4.Options{Observe: rocketmq4.Observe{TopicChanged: func(topic, was, is string) { told <- topic + was + is }}})
+			l := open(t, c, rocketmq4.Options{Observe: observe.Broker{TopicChanged: func(topic, was, is string) { told <- topic + was + is }}})
 			store(t, c, "t", 0, 0, 10)
 			old := topicID(t, l)
 			wantIDs(t, readIDs(t, l, storage.Cursor, 10), 0)

@@ -49,23 +49,14 @@ func explainCode(e *remoting.Error) error {
 
 func errClosed() error { return fmt.Errorf("rocketmq4: %w", storage.ErrClosed) }
 
-// maxTopicLen is the longest name that brokers take.
-const maxTopicLen = 127
-
-// checkTopic tells whether RocketMQ takes a name: 1 to 127 letters, digits,
-// underscores, dashes, percent signs and bars, and none of its own.
+// checkTopic tells whether a topic may have a name: one that RocketMQ takes, and
+// none of its own.
 func checkTopic(name string) error {
 	if err := storage.CheckName("topic", name); err != nil {
 		return fmt.Errorf("rocketmq4: %w", err)
 	}
-	if len(name) > maxTopicLen {
-		return fmt.Errorf("rocketmq4: topic %q has %d bytes, RocketMQ takes 1 to %d: %w", name, len(name), maxTopicLen, storage.ErrInvalid)
-	}
-	for _, c := range []byte(name) {
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !letter && c != '_' && c != '-' && c != '%' && c != '|' {
-			return fmt.Errorf("rocketmq4: topic %q: RocketMQ takes letters, digits, _, -, %% and |: %w", name, storage.ErrInvalid)
-		}
+	if err := remoting.CheckTopic(name); err != nil {
+		return fmt.Errorf("rocketmq4: %w: %w", err, storage.ErrInvalid)
 	}
 	if isSystem(name) {
 		return fmt.Errorf("rocketmq4: topic %q is one of RocketMQ's own: %w", name, storage.ErrInvalid)

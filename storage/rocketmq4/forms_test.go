@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ackmesh/ackmesh/frame"
+	"github.com/ackmesh/ackmesh/storage/observe"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4/fakebroker"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4/remoting"
@@ -98,7 +99,7 @@ func TestForms(t *testing.T) {
 			c := cluster(t, fakebroker.Options{})
 			c.CreateTopic("t", 1)
 			var forms sync.Map
-			l := open(t, c, rocketmq4.Options{Observe: rocketmq4.Observe{Foreign: func(form string, _, _ int) { forms.Store(form, true) }}})
+			l := open(t, c, rocketmq4.Options{Observe: observe.Broker{Foreign: func(form string, _, _ int) { forms.Store(form, true) }}})
 			if _, err := c.Append(master, "t", 0, tc.m); err != nil {
 				t.Fatal(err)
 			}

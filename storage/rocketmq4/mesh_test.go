@@ -34,17 +34,7 @@ func inFakeTime(t *testing.T, test func(t *testing.T, c *fakebroker.Cluster, in 
 
 func subscribe(t *testing.T, in *mesh.Instance, from *pb.Start) *mesh.Stream {
 	t.Helper()
-	sub := mesh.Sub("t", pb.Mode_MODE_BROADCAST)
-	sub.Start = from
-	return mesh.Open(t, in.Mesh(), &pb.Open{ClientId: "c", Subscriptions: []*pb.Subscription{sub}})
-}
-
-// data lists what deliveries carry.
-func data(got []mesh.Got) (list []string) {
-	for _, g := range got {
-		list = append(list, g.Data())
-	}
-	return list
+	return mesh.OpenFrom(t, in.Mesh(), "c", "t", from)
 }
 
 // An event's way, and on from there after the instance was stopped and
@@ -54,7 +44,7 @@ func TestMeshSpine(t *testing.T) {
 		s := subscribe(t, in, nil)
 		mesh.Publish(t, in.Mesh(), "t", mesh.Numbers(500)...)
 		got := s.Take(500)
-		if !slices.Equal(data(got), mesh.Numbers(500)) {
+		if !slices.Equal(mesh.Data(got), mesh.Numbers(500)) {
 			t.Fatalf("delivered is %s", mesh.Show(got))
 		}
 		s.AckDurable(got[:200]...)
@@ -63,7 +53,7 @@ func TestMeshSpine(t *testing.T) {
 		in = mesh.Start(t, o)
 		mesh.Publish(t, in.Mesh(), "t", "next")
 		again := subscribe(t, in, nil).Take(101)
-		if !slices.Equal(data(again)[:100], mesh.Numbers(500)[200:300]) || again[100].Data() != "next" {
+		if !slices.Equal(mesh.Data(again)[:100], mesh.Numbers(500)[200:300]) || again[100].Data() != "next" {
 			t.Errorf("after a restart, with 200 to 299 not acked: %s", mesh.Show(again))
 		}
 	})

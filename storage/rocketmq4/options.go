@@ -1,6 +1,7 @@
 package rocketmq4
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/observe"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4/remoting"
 )
 
@@ -53,30 +55,11 @@ type Options struct {
 	// Logger takes warnings. Default slog.Default().
 	Logger *slog.Logger
 	// Observe takes figures.
-	Observe Observe
+	Observe observe.Broker
 
 	dial        func(ctx context.Context, network, addr string) (net.Conn, error) // nil: TCP
 	lookAgain   time.Duration                                                     // how old the number of queues may be for Append
 	unknownWait time.Duration                                                     // how long a broker is asked again that tells a maximum of 0 that cannot be
-}
-
-// Observe is where figures go. Nil funcs are left out. They are called from
-// the log's goroutines and must not block.
-type Observe struct {
-	// Foreign counts messages that were no frames: what form they had (see
-	// frame.Form), how many attributes and bytes of data found no place.
-	Foreign func(form string, attributesLeftOut, bytesLeftOut int)
-	// OutOfRange tells that a position was outside what a queue holds.
-	OutOfRange func(topic, partition string, offset, minimum, maximum int64)
-	// TopicChanged tells that a topic was deleted and made again.
-	TopicChanged func(topic, oldID, newID string)
-	// BrokerFailed tells of a request that got no answer, or an error for one.
-	BrokerFailed func(broker string, err error)
-	// CursorsDamaged tells that a file of pull offsets could not be read;
-	// usedBackup whether its backup could.
-	CursorsDamaged func(usedBackup bool)
-	// CheckpointFailed tells that pull offsets could not be saved.
-	CheckpointFailed func(err error)
 }
 
 const (
@@ -88,44 +71,20 @@ const (
 	defaultTimeout    = 10 * time.Second
 )
 
-func or[T ~int | ~int64 | ~string](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
-}
-
 // withDefaults fills in what is absent.
 func (o Options) withDefaults() Options {
-	o.Partitions = or(o.Partitions, defaultPartitions)
-	o.MaxRecordBytes = or(o.MaxRecordBytes, defaultMaxRecord)
-	o.BatchBytes = or(o.BatchBytes, defaultBatchBytes)
-	o.QueueBytes = or(o.QueueBytes, defaultQueueBytes)
-	o.RequestTimeout = or(o.RequestTimeout, defaultTimeout)
-	o.CheckpointInterval = or(o.CheckpointInterval, 5*time.Second)
-	o.lookAgain = or(o.lookAgain, 10*time.Second)
-	o.unknownWait = or(o.unknownWait, time.Second)
+	o.Partitions = cmp.Or(o.Partitions, defaultPartitions)
+	o.MaxRecordBytes = cmp.Or(o.MaxRecordBytes, defaultMaxRecord)
+	o.BatchBytes = cmp.Or(o.BatchBytes, defaultBatchBytes)
+	o.QueueBytes = cmp.Or(o.QueueBytes, defaultQueueBytes)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultTimeout)
+	o.CheckpointInterval = cmp.Or(o.CheckpointInterval, 5*time.Second)
+	o.lookAgain = cmp.Or(o.lookAgain, 10*time.Second)
+	o.unknownWait = cmp.Or(o.unknownWait, time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	o.Observe = o.Observe.withDefaults()
-	return o
-}
-
-func (o Observe) withDefaults() Observe {
-	if o.Foreign == nil {
-		o.Foreign = func(string, int, int) {}
-	}
-	if o.OutOfRange == nil {
-		o.OutOfRange = func(string, string, int64, int64, int64) {}
-	}
-	if o.TopicChanged == nil {
-		o.TopicChanged = func(string, string, string) {}
-	}
-	if o.BrokerFailed == nil {
-		o.BrokerFailed = func(string, error) {}
-	}
+	o.Observe = o.Observe.WithDefaults()
 	return o
 }
 

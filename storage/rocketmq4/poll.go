@@ -1,6 +1,7 @@
 package rocketmq4
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +51,8 @@ func (l *Log) Poll(ctx context.Context, req storage.PollRequest, batch *storage.
 		return err
 	}
 	defer leave()
-	req.MaxRecords = or(req.MaxRecords, defaultMaxRecords)
-	req.MaxBytes = or(req.MaxBytes, defaultMaxBytes)
+	req.MaxRecords = cmp.Or(req.MaxRecords, defaultMaxRecords)
+	req.MaxBytes = cmp.Or(req.MaxBytes, defaultMaxBytes)
 	r := &reading{l: l, req: req, batch: batch, until: time.Now().Add(req.Wait)}
 	if err := r.run(inner); err != nil {
 		batch.Reset()
@@ -152,7 +153,7 @@ func (r *reading) begin(ctx context.Context, since time.Time) (err error) {
 
 // fill reads until there is a record, or the wait is over.
 func (r *reading) fill(ctx context.Context) error {
-	if c := r.at.state.take(r.start); c != nil {
+	if c, ok := r.at.state.remnants.Take(r.start); ok {
 		return r.deliver(c)
 	}
 	for {
@@ -287,7 +288,7 @@ func (r *reading) deliver(c *chunk) error {
 	if n < len(c.msgs) {
 		rest := &chunk{start: c.msgs[n].QueueOffset, msgs: c.msgs[n:], next: c.next}
 		r.batch.Next = rest.start
-		r.at.state.keep(rest)
+		r.at.state.remnants.Keep(rest.start, 0, rest)
 	}
 	return nil
 }

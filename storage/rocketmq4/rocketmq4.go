@@ -28,6 +28,7 @@ import (
 
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/cursorfile"
+	"github.com/ackmesh/ackmesh/storage/internal/gate"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4/remoting"
 )
 
@@ -44,12 +45,8 @@ type Log struct {
 
 	creating chan struct{} // held while a topic is made or deleted
 
-	mu      sync.Mutex // guards closed, and calls.Add against Close
-	closed  bool
-	calls   sync.WaitGroup
-	closing context.Context // ends when Close begins
-	close   context.CancelFunc
-	wg      sync.WaitGroup
+	gate *gate.Gate // of the calls; its Ending ends the goroutines
+	wg   sync.WaitGroup
 }
 
 var (
@@ -74,15 +71,13 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rocketmq4: %w: %w", storage.ErrInvalid, err)
 	}
-	l := &Log{opts: opts, client: client, states: newStates(), creating: make(chan struct{}, 1)}
+	l := &Log{opts: opts, gate: gate.New(errClosed()), client: client, states: newStates(), creating: make(chan struct{}, 1)}
 	if err := l.openFiles(); err != nil {
 		client.Close()
 		return nil, err
 	}
 	l.meta = newMetadata(opts, client, l.ids)
-	l.closing, l.close = context.WithCancel(context.Background())
 	if _, err := client.Topics(ctx); err != nil {
-		l.close()
 		client.Close()
 		err = fmt.Errorf("cannot use the name servers %q, check rocketmq4.nameservers and rocketmq4.tls: %w", opts.NameServers, explain(err))
 		return nil, errors.Join(err, l.cursors.Close())
@@ -120,7 +115,7 @@ func (l *Log) keep() {
 	saved := time.Now()
 	for {
 		select {
-		case <-l.closing.Done():
+		case <-l.gate.Ending().Done():
 			return
 		case now := <-ticker.C:
 			l.states.expire(now)
@@ -135,21 +130,16 @@ func (l *Log) keep() {
 func (l *Log) saveIdentities() {
 	if err := l.ids.save(); err != nil {
 		l.opts.Logger.Warn("rocketmq4: trying again", "error", err)
-		if l.opts.Observe.CheckpointFailed != nil {
-			l.opts.Observe.CheckpointFailed(err)
-		}
+		l.opts.Observe.CheckpointFailed(err)
 	}
 }
 
 // Close implements storage.Backend. What was appended is written, or fails
 // after RequestTimeout at the latest.
 func (l *Log) Close() error {
-	l.mu.Lock()
-	first := !l.closed
-	l.closed = true
-	l.mu.Unlock()
-	l.close()
-	l.calls.Wait()
+	first := l.gate.Shut()
+	l.gate.End()
+	l.gate.Wait()
 	if !first {
 		return nil
 	}
@@ -163,37 +153,13 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// enter begins a call; where it returns nil, leave must follow. The context
-// ends with the given one, and with the log.
-func (l *Log) enter(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return nil, nil, errClosed()
-	}
-	l.calls.Add(1)
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(l.closing, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-		l.calls.Done()
-	}, nil
+// enter begins a call; where it returns no error, leave must follow.
+func (l *Log) enter(ctx context.Context) (inner context.Context, leave func(), err error) {
+	return l.gate.Enter(ctx)
 }
 
-// outcome tells a call that Close has ended from one whose caller gave up.
-func (l *Log) outcome(caller context.Context, err error) error {
-	if err == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	if caller.Err() != nil {
-		return caller.Err()
-	}
-	if l.closing.Err() != nil {
-		return errClosed()
-	}
-	return err
-}
+// outcome is the error of a call that has entered.
+func (l *Log) outcome(caller context.Context, err error) error { return l.gate.Outcome(caller, err) }
 
 // Checkpoint implements storage.Checkpointer.
 func (l *Log) Checkpoint(ctx context.Context) error {

@@ -3,14 +3,8 @@ package rocketmq4
 import (
 	"sync"
 	"time"
-)
 
-const (
-	// remnantAge is how long messages that were pulled, and not yet asked
-	// for, are kept.
-	remnantAge = 2 * time.Second
-	// remnantsKept bounds the remnants of one queue.
-	remnantsKept = 4
+	"github.com/ackmesh/ackmesh/storage/internal/remnants"
 )
 
 // states keeps what is remembered of queues while the log is open.
@@ -85,12 +79,14 @@ func (s *states) expire(now time.Time) {
 	}
 	s.mu.Unlock()
 	for _, p := range all {
-		p.expire(now)
+		p.remnants.Expire(now)
 	}
 }
 
 // partition is what is remembered of one queue.
 type partition struct {
+	remnants remnants.Remnants[*chunk] // rests of pulls
+
 	mu        sync.Mutex // guards what follows
 	low, high int64      // bounds as last told by the master
 	toldAt    time.Time
@@ -100,13 +96,6 @@ type partition struct {
 	source    int64               // number of the broker to read from, as was suggested
 	anchors   anchors
 	knownAt   time.Time // when the queue was last known again
-	remnants  []remnant // oldest first
-}
-
-// remnant is what is left of a pull.
-type remnant struct {
-	chunk *chunk
-	at    time.Time
 }
 
 // told notes the bounds that the master tells, and returns the minimum as it
@@ -217,42 +206,4 @@ func (p *partition) suggested() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.source
-}
-
-// keep keeps the rest of a chunk for who goes on there.
-func (p *partition) keep(c *chunk) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.remnants) == remnantsKept {
-		p.remnants = append(p.remnants[:0], p.remnants[1:]...)
-	}
-	p.remnants = append(p.remnants, remnant{chunk: c, at: time.Now()})
-}
-
-// take returns the rest of a chunk that goes on at an offset; nil: none. Only
-// one caller gets it.
-func (p *partition) take(start int64) *chunk {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, r := range p.remnants {
-		if r.chunk.start == start && time.Since(r.at) < remnantAge {
-			p.remnants = append(p.remnants[:i], p.remnants[i+1:]...)
-			return r.chunk
-		}
-	}
-	return nil
-}
-
-func (p *partition) expire(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := 0
-	for n < len(p.remnants) && now.Sub(p.remnants[n].at) > remnantAge {
-		n++
-	}
-	if n == len(p.remnants) {
-		p.remnants = nil
-		return
-	}
-	p.remnants = append(p.remnants[:0], p.remnants[n:]...)
 }

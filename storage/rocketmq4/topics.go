@@ -1,6 +1,7 @@
 package rocketmq4
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func (l *Log) ensure(ctx context.Context, topic string) (*topicInfo, error) {
 // toCreate says how a missing topic is made.
 func (l *Log) toCreate(topic, why string, err error) error {
 	return fmt.Errorf("rocketmq4: topic %q is missing and %s; create it: mqadmin updateTopic -n %s -c %s -t %s -r %d -w %d: %w: %w",
-		topic, why, strings.Join(l.opts.NameServers, ";"), or(l.opts.Cluster, "DefaultCluster"), topic, l.opts.Partitions, l.opts.Partitions, storage.ErrTopicNotFound, err)
+		topic, why, strings.Join(l.opts.NameServers, ";"), cmp.Or(l.opts.Cluster, "DefaultCluster"), topic, l.opts.Partitions, l.opts.Partitions, storage.ErrTopicNotFound, err)
 }
 
 // Topics implements storage.Backend. RocketMQ's own topics are left out.
@@ -117,7 +118,7 @@ func (l *Log) create(ctx context.Context, topic string, cfg storage.TopicConfig)
 	case !errors.Is(err, storage.ErrTopicNotFound):
 		return nil, err
 	}
-	return l.createAtBrokers(ctx, topic, or(cfg.Partitions, l.opts.Partitions))
+	return l.createAtBrokers(ctx, topic, cmp.Or(cfg.Partitions, l.opts.Partitions))
 }
 
 // createAtBrokers divides the queues among the brokers.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	v2 "github.com/apache/rocketmq-clients/golang/v5/protocol/v2"
 
@@ -90,24 +89,13 @@ func replyMeaning(code int) error {
 	return nil
 }
 
-// maxTopicLen is the longest name of a topic: RocketMQ adds the group's name for
-// retries, and takes 255 bytes in all.
-const maxTopicLen = 127
-
-// checkTopic tells whether RocketMQ takes a name: 1 to 127 letters, digits,
-// underscores, dashes, percent signs and bars.
+// checkTopic tells whether RocketMQ takes a name.
 func checkTopic(name string) error {
 	if err := storage.CheckName("topic", name); err != nil {
 		return fmt.Errorf("rocketmq5: %w", err)
 	}
-	if len(name) > maxTopicLen {
-		return fmt.Errorf("rocketmq5: topic %q has %d bytes, RocketMQ takes %d: %w", name, len(name), maxTopicLen, storage.ErrInvalid)
-	}
-	for _, c := range []byte(name) {
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !letter && !strings.ContainsRune("%|-_", rune(c)) {
-			return fmt.Errorf("rocketmq5: topic %q: RocketMQ takes letters, digits, underscores and dashes: %w", name, storage.ErrInvalid)
-		}
+	if err := remoting.CheckTopic(name); err != nil {
+		return fmt.Errorf("rocketmq5: %w: %w", err, storage.ErrInvalid)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package rocketmq5
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -106,7 +107,7 @@ func (ls *lites) watch(parent string) *parentWatch {
 	w := ls.parents[parent]
 	if w == nil {
 		w = &parentWatch{ls: ls, name: parent, ready: make(chan struct{}), watched: map[queue]bool{}, lites: map[string]*liteState{}}
-		w.ctx, w.cancel = context.WithCancel(ls.l.closing)
+		w.ctx, w.cancel = context.WithCancel(ls.l.gate.Ending())
 		ls.parents[parent] = w
 		ls.l.wg.Go(w.run)
 	}
@@ -343,7 +344,7 @@ func (ls *lites) read(ctx context.Context, req storage.PollRequest) (res litePul
 			return res, &storage.RangeError{Topic: req.Topic, Partition: req.Partition, Offset: req.Start, Min: low, Max: high}
 		}
 	}
-	res, err = ls.port.readLite(ctx, broker, req.Topic, req.Partition, req.Start, or(req.MaxRecords, defaultPollRecords))
+	res, err = ls.port.readLite(ctx, broker, req.Topic, req.Partition, req.Start, cmp.Or(req.MaxRecords, defaultPollRecords))
 	if err == nil && res.moved && res.high > 0 {
 		err = &storage.RangeError{Topic: req.Topic, Partition: req.Partition, Offset: req.Start, Min: res.low, Max: res.high}
 	}

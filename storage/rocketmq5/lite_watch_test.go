@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/internal/gate"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4/remoting"
 )
 
@@ -138,15 +139,14 @@ type liteRig struct {
 func newLiteRig(t *testing.T, f *liteFake) *liteRig {
 	t.Helper()
 	r := &liteRig{t: t, f: f}
-	l := &Log{port: f, opts: Options{Logger: slog.New(slog.NewTextHandler(&r.said, nil))}.withDefaults()}
-	l.closing, l.close = context.WithCancel(context.Background())
+	l := &Log{gate: gate.New(errClosed()), port: f, opts: Options{Logger: slog.New(slog.NewTextHandler(&r.said, nil))}.withDefaults()}
 	var err error
 	if r.lites, err = newLites(l); err != nil {
 		t.Fatal(err)
 	}
 	l.lite = r.lites
 	t.Cleanup(func() {
-		l.close()
+		l.gate.End()
 		l.wg.Wait()
 		if err := r.end(); err != nil {
 			t.Error(err)

@@ -1,6 +1,7 @@
 package rocketmq5
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -75,19 +76,12 @@ const (
 	defaultWriteTimeout = 30 * time.Second
 )
 
-func or[T ~int | ~int64](v, def T) T {
-	if v == 0 {
-		return def
-	}
-	return v
-}
-
 // withDefaults fills in what is absent.
 func (o Options) withDefaults() Options {
-	o.MaxRecordBytes = or(o.MaxRecordBytes, defaultMaxRecord)
-	o.QueueBytes = or(o.QueueBytes, defaultQueueBytes)
-	o.RequestTimeout = or(o.RequestTimeout, defaultTimeout)
-	o.WriteTimeout = or(o.WriteTimeout, defaultWriteTimeout)
+	o.MaxRecordBytes = cmp.Or(o.MaxRecordBytes, defaultMaxRecord)
+	o.QueueBytes = cmp.Or(o.QueueBytes, defaultQueueBytes)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

@@ -1,6 +1,7 @@
 package rocketmq5
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -64,7 +65,7 @@ func (l *Log) find(ctx context.Context, req storage.PollRequest) ([]stored, erro
 			return nil, &storage.RangeError{Topic: req.Topic, Partition: req.Partition, Offset: req.Start, Min: low, Max: high}
 		}
 		if req.Start < high {
-			list, err := l.port.read(ctx, q, req.Start, or(req.MaxRecords, defaultPollRecords))
+			list, err := l.port.read(ctx, q, req.Start, cmp.Or(req.MaxRecords, defaultPollRecords))
 			if err != nil || len(list) > 0 {
 				return list, err
 			}
@@ -102,9 +103,9 @@ func (l *Log) findID(ctx context.Context, topic, id string, offset int64) ([]sto
 // fill makes records of what was read.
 func (l *Log) fill(req storage.PollRequest, list []stored, batch *storage.Batch) (err error) {
 	batch.Start, batch.Next = req.Start, req.Start
-	maxBytes := or(req.MaxBytes, defaultPollBytes)
+	maxBytes := cmp.Or(req.MaxBytes, defaultPollBytes)
 	var ends []int
-	for i := range list[:min(len(list), or(req.MaxRecords, defaultPollRecords))] {
+	for i := range list[:min(len(list), cmp.Or(req.MaxRecords, defaultPollRecords))] {
 		s := &list[i]
 		at := len(batch.Buf)
 		var raw *frame.Raw

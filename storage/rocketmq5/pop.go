@@ -34,7 +34,7 @@ func (l *Log) Pop(ctx context.Context, req storage.PopRequest, batch *storage.Ba
 	defer leave()
 	if err := l.pop(inner, req, batch); err != nil {
 		batch.Reset()
-		if errors.Is(err, session.ErrClosed) && l.closing.Err() == nil {
+		if errors.Is(err, session.ErrClosed) && l.gate.Ending().Err() == nil {
 			err = fmt.Errorf("the group's client was closed meanwhile: %w", storage.ErrUnavailable)
 		}
 		return l.outcome(ctx, explain(fmt.Sprintf("pop of topic %q for group %s", req.Topic, req.Group), err))

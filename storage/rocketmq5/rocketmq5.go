@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/internal/gate"
 	"github.com/ackmesh/ackmesh/storage/rocketmq5/session"
 )
 
@@ -32,13 +33,11 @@ type Log struct {
 	ids  *idMaker
 	lite *lites // nil: no name servers are given
 
-	mu      sync.Mutex // guards what follows, and calls.Add against Close
-	closed  bool
-	groups  map[groupKey]*group
-	calls   sync.WaitGroup
-	closing context.Context // ends when Close begins
-	close   context.CancelFunc
-	wg      sync.WaitGroup
+	gate *gate.Gate // of the calls; its Ending ends the goroutines
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex // guards groups
+	groups map[groupKey]*group
 }
 
 var (
@@ -81,8 +80,7 @@ func open(opts Options, p port) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rocketmq5: %w: %w", err, storage.ErrInvalid)
 	}
-	l := &Log{opts: opts, sess: sess, port: p, ids: newIDMaker(), groups: map[groupKey]*group{}}
-	l.closing, l.close = context.WithCancel(context.Background())
+	l := &Log{opts: opts, gate: gate.New(errClosed()), sess: sess, port: p, ids: newIDMaker(), groups: map[groupKey]*group{}}
 	l.send = newSender(l)
 	if p != nil {
 		if l.lite, err = newLites(l); err != nil {
@@ -110,7 +108,7 @@ func (l *Log) keep() {
 	defer ticker.Stop()
 	for {
 		select {
-		case <-l.closing.Done():
+		case <-l.gate.Ending().Done():
 			return
 		case now := <-ticker.C:
 			for _, g := range l.allGroups() {
@@ -126,18 +124,14 @@ func (l *Log) keep() {
 // RequestTimeout at the latest. What was popped comes again when its invisible
 // time is over.
 func (l *Log) Close() error {
-	l.mu.Lock()
-	first := !l.closed
-	l.closed = true
-	l.mu.Unlock()
-	if !first {
-		l.calls.Wait()
+	if !l.gate.Shut() {
+		l.gate.Wait()
 		l.wg.Wait()
 		return nil
 	}
 	l.send.stop(l.opts.RequestTimeout)
-	l.close()
-	l.calls.Wait()
+	l.gate.End()
+	l.gate.Wait()
 	err := errors.Join(l.sess.Close(), l.lite.end())
 	l.wg.Wait()
 	if l.port != nil {
@@ -149,39 +143,15 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// enter begins a call; where it returns nil, leave must follow. The context
-// ends with the given one, and with the log.
+// enter begins a call; where it returns no error, leave must follow.
 func (l *Log) enter(ctx context.Context) (inner context.Context, leave func(), err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return nil, nil, errClosed()
-	}
-	l.calls.Add(1)
-	inner, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(l.closing, cancel)
-	return inner, func() {
-		stop()
-		cancel()
-		l.calls.Done()
-	}, nil
+	return l.gate.Enter(ctx)
 }
 
 func errClosed() error { return fmt.Errorf("rocketmq5: %w", storage.ErrClosed) }
 
-// outcome tells a call that Close has ended from one whose caller gave up.
-func (l *Log) outcome(caller context.Context, err error) error {
-	if err == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, storage.ErrClosed) {
-		return err
-	}
-	if caller.Err() != nil {
-		return caller.Err()
-	}
-	if l.closing.Err() != nil {
-		return errClosed()
-	}
-	return err
-}
+// outcome is the error of a call that has entered.
+func (l *Log) outcome(caller context.Context, err error) error { return l.gate.Outcome(caller, err) }
 
 // Cursor implements storage.Backend: a log that hands records out has no pull
 // offsets.

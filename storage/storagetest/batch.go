@@ -23,14 +23,14 @@ func batchIsReset(c *env) {
 	req := storage.PollRequest{Topic: t.Name, Partition: list[0].partition, MaxRecords: 3, Wait: c.h.Patience / 2}
 	for i := 0; i < 9; i += len(batch.Records) {
 		req.Start = list[i].offset
-		c.pollInto(req, batch)
+		c.pollInto("Poll", req, batch)
 		c.wantRecords("in a used batch", batch.Records, list[i:i+len(batch.Records)])
 		if len(batch.Records) == 0 {
 			c.Fatalf("no record at %d", req.Start)
 		}
 	}
 	req.Start, req.Wait = list[8].offset+1, 0
-	c.pollInto(req, batch)
+	c.pollInto("Poll", req, batch)
 	if len(batch.Records) != 0 {
 		c.Errorf("an empty poll left %d records in a used batch", len(batch.Records))
 	}

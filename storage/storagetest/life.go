@@ -190,8 +190,7 @@ func (c *env) wantAmong(t storage.Topic, told []stored) {
 		for _, s := range want {
 			batch := new(storage.Batch)
 			req := storage.PollRequest{Topic: t.Name, Partition: name, Start: s.offset, MaxRecords: 1, Wait: c.h.Patience / 2}
-			c.must("Poll for a record that was told to be stored", func(ctx context.Context) error { return c.b.Poll(ctx, req, batch) })
-			c.checkBatch(req, batch)
+			c.pollInto("Poll for a record that was told to be stored", req, batch)
 			c.wantRecords("a record that was told to be stored", batch.Records, []stored{s})
 		}
 	}

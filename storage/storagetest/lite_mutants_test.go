@@ -402,10 +402,7 @@ func liteFailures(t *testing.T, h *LiteHarness, name string) []string {
 	t.Helper()
 	for _, lc := range allLiteCases() {
 		if lc.name == name && lc.applies(h) {
-			r := &recorder{T: t, name: name}
-			r.run(func() { lc.run(newLiteEnv(r, h)) })
-			r.cleanUp()
-			return r.said
+			return complaints(t, name, func(r T) { lc.run(newLiteEnv(r, h)) })
 		}
 	}
 	t.Fatalf("there is no case %q for this harness", name)

@@ -86,14 +86,20 @@ func failures(t *testing.T, h *Harness, name string) []string {
 	t.Helper()
 	for _, tc := range allCases() {
 		if tc.name == name && tc.applies(h) {
-			r := &recorder{T: t, name: name}
-			r.run(func() { tc.run(newEnv(r, h)) })
-			r.cleanUp()
-			return r.said
+			return complaints(t, name, func(r T) { tc.run(newEnv(r, h)) })
 		}
 	}
 	t.Fatalf("there is no case %q for this harness", name)
 	return nil
+}
+
+// complaints runs a case, and what it cleans up, and returns what it complained
+// of.
+func complaints(t *testing.T, name string, run func(T)) []string {
+	r := &recorder{T: t, name: name}
+	r.run(func() { run(r) })
+	r.cleanUp()
+	return r.said
 }
 
 // recorder is a T that keeps what is said to it.

@@ -347,10 +347,7 @@ func popFailures(t *testing.T, h *PopHarness, name string) []string {
 	t.Helper()
 	for _, pc := range allPopCases() {
 		if pc.name == name && pc.applies(h) {
-			r := &recorder{T: t, name: name}
-			r.run(func() { pc.run(newPopEnv(r, h)) })
-			r.cleanUp()
-			return r.said
+			return complaints(t, name, func(r T) { pc.run(newPopEnv(r, h)) })
 		}
 	}
 	t.Fatalf("there is no case %q for this harness", name)

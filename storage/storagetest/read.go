@@ -12,13 +12,15 @@ import (
 func (c *env) poll(req storage.PollRequest) *storage.Batch {
 	c.Helper()
 	batch := new(storage.Batch)
-	c.pollInto(req, batch)
+	c.pollInto("Poll", req, batch)
 	return batch
 }
 
-func (c *env) pollInto(req storage.PollRequest, batch *storage.Batch) {
+// pollInto is Poll, bounded, without an error and with its promises kept; what
+// is why it is called.
+func (c *env) pollInto(what string, req storage.PollRequest, batch *storage.Batch) {
 	c.Helper()
-	c.must("Poll", func(ctx context.Context) error { return c.b.Poll(ctx, req, batch) })
+	c.must(what, func(ctx context.Context) error { return c.b.Poll(ctx, req, batch) })
 	c.checkBatch(req, batch)
 }
 

@@ -5,8 +5,6 @@ package brokers_test
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,18 +24,12 @@ type kafkaBroker struct {
 // that fails the test.
 func startKafka(t testing.TB, props string) *kafkaBroker {
 	t.Helper()
-	for program, install := range map[string]string{
-		"java": "Java 17 or newer (apt-get install openjdk-17-jre-headless)", "mvn": "Maven 3.8 or newer (apt-get install maven)",
-	} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("%s is missing: install %s", program, install)
-		}
-	}
+	needJava(t)
 	cache, err := filepath.Abs("../../.cache/kafka")
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kafkaBroker{install: cache, data: t.TempDir(), port: freePorts(t), env: append(os.Environ(), "KAFKA_EXTRA_PROPS="+props)}
+	k := &kafkaBroker{install: cache, data: t.TempDir(), port: freePorts(t, 2), env: append(os.Environ(), "KAFKA_EXTRA_PROPS="+props)}
 	k.script(t, "install", cache)
 	k.start(t)
 	t.Cleanup(func() { k.script(t, "stop", k.data) })
@@ -81,25 +73,3 @@ func (k *kafkaBroker) kill(t testing.TB) {
 }
 
 func (k *kafkaBroker) addrs() []string { return []string{fmt.Sprintf("127.0.0.1:%d", k.port)} }
-
-// freePorts finds a port that is free together with the next one. It is below
-// those that the system gives to clients: one that tries to reach a broker
-// that is down could be given the broker's port otherwise, and reach itself.
-func freePorts(t testing.TB) int {
-	t.Helper()
-	for range 50 {
-		port := 20000 + 2*rand.IntN(5000)
-		a, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		b, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+1))
-		a.Close()
-		if err == nil {
-			b.Close()
-			return port
-		}
-	}
-	t.Fatal("no two free ports side by side")
-	return 0
-}

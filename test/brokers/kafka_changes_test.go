@@ -14,6 +14,7 @@ import (
 
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/kafka"
+	"github.com/ackmesh/ackmesh/storage/storagetest/logtest"
 )
 
 // recreated: another program deletes a topic and makes it again, and it grows
@@ -52,7 +53,7 @@ func (k *kafkaBroker) recreated(t *testing.T) {
 		t.Fatalf("%v, %d records; want ErrTopicChanged", err, len(b.Records))
 	}
 	req.TopicID = ""
-	if b, err := poll(t, l, req); err != nil || b.Start != 0 || idOf(t, b.Records[0].Frame) != "100" {
+	if b, err := poll(t, l, req); err != nil || b.Start != 0 || logtest.ID(b.Records[0].Frame) != "100" {
 		t.Errorf("the new topic is read from %d: %v", b.Start, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/kafka"
+	"github.com/ackmesh/ackmesh/storage/storagetest/logtest"
 )
 
 func (k *kafkaBroker) killAmidEvents(t *testing.T) {
@@ -104,7 +105,7 @@ func (r *killRun) read(ctx context.Context, t *testing.T, part string) {
 		}
 		r.mu.Lock()
 		for _, rec := range b.Records {
-			id := idOf(t, rec.Frame)
+			id := logtest.ID(rec.Frame)
 			r.ids[id]++
 			if want, ok := r.places[fmt.Sprint(part, "/", rec.Offset)]; ok && want != id {
 				r.wrong = append(r.wrong, fmt.Sprintf("%s/%d is %s, was told to be %s", part, rec.Offset, id, want))

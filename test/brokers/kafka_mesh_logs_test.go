@@ -56,7 +56,7 @@ func (k kafkaMesh) logIsCut(t *testing.T) {
 				kept++
 			}
 			got = append(got, s.Take(kept)...)
-			if kept == 0 || kept >= 40 || !slices.Equal(mesh.Data(got[kept:]), more) || got[0].Epoch == 0 {
+			if kept == 0 || kept >= 40 || !slices.Equal(servertest.Data(got[kept:]), more) || got[0].Epoch == 0 {
 				t.Errorf("%d old records are left, then: %s", kept, servertest.Show(got[kept:]))
 			}
 			s.AckDurable(got...)
@@ -180,8 +180,8 @@ func (k kafkaMesh) gaps(t *testing.T) {
 		}
 	}
 	got := s.Take(6)
-	if want := []string{"0-0", "0-1", "0-2", "2-0", "2-1", "2-2"}; !slices.Equal(mesh.Data(got), want) {
-		t.Errorf("delivered is %q, not %q", mesh.Data(got), want)
+	if want := []string{"0-0", "0-1", "0-2", "2-0", "2-1", "2-2"}; !slices.Equal(servertest.Data(got), want) {
+		t.Errorf("delivered is %q, not %q", servertest.Data(got), want)
 	}
 	s.AckDurable(got...)
 	eventually(t, func() error {

@@ -18,6 +18,7 @@ import (
 	"github.com/ackmesh/ackmesh/storage/kafka"
 	"github.com/ackmesh/ackmesh/storage/kafka/kafkatest"
 	"github.com/ackmesh/ackmesh/storage/storagetest"
+	"github.com/ackmesh/ackmesh/storage/storagetest/logtest"
 )
 
 // patience is how long to wait for what must come, on a slow machine.
@@ -60,11 +61,7 @@ func (k *kafkaBroker) open(t *testing.T, o kafka.Options) *kafka.Log {
 	t.Helper()
 	o.Brokers = k.addrs()
 	l := kafkatest.Open(t, o)
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
+	logtest.CloseAfter(t, l)
 	return l
 }
 
@@ -81,23 +78,10 @@ func (k *kafkaBroker) topic(t *testing.T, l *kafka.Log, name string, partitions 
 // admin is a client of another program.
 func (k *kafkaBroker) admin(t testing.TB) sarama.ClusterAdmin {
 	t.Helper()
-	c := sarama.NewConfig()
-	c.Version = sarama.V2_8_0_0
-	a, err := sarama.NewClusterAdmin(k.addrs(), c)
-	if err != nil {
-		t.Fatalf("admin: %v", err)
-	}
-	t.Cleanup(func() { a.Close() })
-	return a
+	return kafkatest.Admin(t, k.addrs())
 }
 
 func event(n int) []byte { return storagetest.Frame(make([]byte, 200), "id", fmt.Sprint(n)) }
-
-func idOf(t *testing.T, b []byte) string {
-	t.Helper()
-	v, _ := frame.View(b).Attr("id")
-	return string(v)
-}
 
 // append appends events and wants them stored.
 func appendAll(t *testing.T, l storage.Backend, topic string, events ...storage.Event) []storage.Appended {
@@ -195,7 +179,7 @@ func (k *kafkaBroker) compaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range b.Records {
-			if last = idOf(t, r.Frame); last != fmt.Sprint(r.Offset) {
+			if last = logtest.ID(r.Frame); last != fmt.Sprint(r.Offset) {
 				t.Errorf("record %d is event %s", r.Offset, last)
 			}
 		}
@@ -249,7 +233,7 @@ func (k *kafkaBroker) transactions(t *testing.T) {
 		eventually(t, func() error {
 			b, err := poll(t, want.l, storage.PollRequest{Topic: "txn", Partition: "0", Start: next})
 			for _, r := range b.Records {
-				ids = append(ids, idOf(t, r.Frame))
+				ids = append(ids, logtest.ID(r.Frame))
 			}
 			if next = max(next, b.Next); err == nil && next < 16 {
 				err = fmt.Errorf("read up to %d", next)

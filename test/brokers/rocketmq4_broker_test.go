@@ -5,8 +5,6 @@ package brokers_test
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,7 +34,7 @@ func startRocketMQ4(t testing.TB) *rocketMQ4 {
 		t.Fatal(err)
 	}
 	r := &rocketMQ4{install: cache, data: t.TempDir()}
-	r.namesPort = fourFreePorts(t)
+	r.namesPort = freePorts(t, 5)
 	r.brokerAt = r.namesPort + 3 // it needs the ports 2 below and 1 above
 	r.env = append(os.Environ(), "RMQ_NS_PORT="+strconv.Itoa(r.namesPort), "RMQ_BROKER_PORT="+strconv.Itoa(r.brokerAt),
 		fmt.Sprintf("RMQ_BROKER_EXTRA=mappedFileSizeCommitLog=%d\nautoCreateTopicEnable=true\ncleanResourceInterval=1000\nfileReservedTime=72", fileSize))
@@ -113,27 +111,4 @@ func (r *rocketMQ4) removeTopic(t testing.TB, topic string) {
 	t.Helper()
 	r.call(t, 215, fmt.Sprintf(`{"topic":%q}`, topic))
 	r.script(t, "call", strconv.Itoa(r.namesPort), "216", fmt.Sprintf(`{"topic":%q}`, topic))
-}
-
-// fourFreePorts finds a port that is free together with the four after it, below
-// those that the system gives to clients.
-func fourFreePorts(t testing.TB) int {
-	t.Helper()
-	for range 50 {
-		port := 20000 + 5*rand.IntN(2000)
-		free := true
-		for i := range 5 {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+i))
-			if err != nil {
-				free = false
-				break
-			}
-			l.Close()
-		}
-		if free {
-			return port
-		}
-	}
-	t.Fatal("no five free ports in a row")
-	return 0
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ackmesh/ackmesh/storage/rocketmq4"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4/rocketmq4test"
 	"github.com/ackmesh/ackmesh/storage/storagetest"
+	"github.com/ackmesh/ackmesh/storage/storagetest/logtest"
 )
 
 // TestRocketMQ4 starts one broker for all that is tested on it.
@@ -37,11 +38,7 @@ func (r *rocketMQ4) open(t *testing.T, o rocketmq4.Options) *rocketmq4.Log {
 	t.Helper()
 	o.NameServers = r.nameServers()
 	l := rocketmq4test.Open(t, o)
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
+	logtest.CloseAfter(t, l)
 	return l
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -38,18 +37,12 @@ type rocketmq5Broker struct {
 // missing for that fails the test.
 func startRocketMQ5(t testing.TB, settings ...string) *rocketmq5Broker {
 	t.Helper()
-	for program, install := range map[string]string{
-		"java": "Java 17 or newer (apt-get install openjdk-17-jre-headless)", "mvn": "Maven 3.8 or newer (apt-get install maven)",
-	} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("%s is missing: install %s", program, install)
-		}
-	}
+	needJava(t)
 	cache, err := filepath.Abs("../../.cache/rocketmq5")
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := freeRange(t, 10)
+	base := freePorts(t, 10)
 	r := &rocketmq5Broker{install: cache, data: t.TempDir(), names: base, broker: base + 3, grpc: base + 6, prox: base + 7}
 	r.env = append(os.Environ(), "FAST_STOP=1", fmt.Sprint("NS_PORT=", r.names), fmt.Sprint("BROKER_PORT=", r.broker),
 		fmt.Sprint("GRPC_PORT=", r.grpc), fmt.Sprint("REMOTING_PORT=", r.prox), "START_TIMEOUT=120", "RPC_TIMEOUT=30",
@@ -58,29 +51,6 @@ func startRocketMQ5(t testing.TB, settings ...string) *rocketmq5Broker {
 	r.script(t, "start", cache, r.data)
 	t.Cleanup(func() { r.script(t, "stop", r.data) })
 	return r
-}
-
-// freeRange finds the first of n ports side by side that are free, below those
-// that the system gives to clients.
-func freeRange(t testing.TB, n int) int {
-	t.Helper()
-	for range 50 {
-		first := 10000 + n*rand.IntN(900)
-		free := 0
-		for port := first; port < first+n; port++ {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-			if err != nil {
-				break
-			}
-			l.Close()
-			free++
-		}
-		if free == n {
-			return first
-		}
-	}
-	t.Fatalf("no %d free ports side by side", n)
-	return 0
 }
 
 // script runs rocketmq5.sh. Where it fails the test fails with what it said, the

@@ -37,7 +37,7 @@ func take(t *testing.T, st *servertest.Stream, n int) []servertest.Got {
 }
 
 func sortedData(got []servertest.Got) []string {
-	list := mesh.Data(got)
+	list := servertest.Data(got)
 	slices.Sort(list)
 	return list
 }

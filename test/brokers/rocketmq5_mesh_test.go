@@ -255,7 +255,7 @@ func (r *rocketmq5Broker) nobodyWants(t *testing.T) {
 	n.Publish(topic, nil, names("m", 50)...)
 	r.sendRaw(t, topic, "no frame at all")
 	got := take(t, all, 51)
-	if !slices.Contains(mesh.Data(got), "no frame at all") {
+	if !slices.Contains(servertest.Data(got), "no frame at all") {
 		t.Errorf("the body that is no frame did not come as it is: %s", servertest.Show(got))
 	}
 	all.AckDurable(got...)

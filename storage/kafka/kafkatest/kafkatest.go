@@ -5,7 +5,6 @@ package kafkatest
 import (
 	"context"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -43,7 +42,11 @@ func Open(t storagetest.T, o kafka.Options) *kafka.Log {
 
 // Harness runs the suite on the brokers of o. The directory is chosen here.
 func Harness(t *testing.T, o kafka.Options) storagetest.Harness {
-	d := &directories{opts: o, base: t.TempDir()}
+	d := storagetest.NewDirectories(t, func(t storagetest.T, dir string) storage.Backend {
+		o := o
+		o.Dir = dir
+		return Open(t, o)
+	})
 	maxRecord := o.MaxRecordBytes
 	if maxRecord == 0 {
 		maxRecord = 1_000_000
@@ -56,57 +59,26 @@ func Harness(t *testing.T, o kafka.Options) storagetest.Harness {
 		Patience:    20 * time.Second,
 		Settle:      60 * time.Millisecond,
 		MaxFrame:    maxRecord - recordOverhead,
-		Open:        func(t storagetest.T) storage.Backend { d.next(t); return d.open(t) },
-		Reopen:      d.reopen,
-		CrashReopen: d.crash,
+		Open:        d.Open,
+		Reopen:      d.Reopen,
+		CrashReopen: d.CrashReopen,
 		AppendAt: func(t storagetest.T, _ storage.Backend, topic string, frame []byte, at time.Time) {
 			Produce(t, o.Brokers, &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(frame), Timestamp: at})
 		},
 	}
 }
 
-// directories gives each case a directory for its pull offsets.
-type directories struct {
-	opts kafka.Options
-	base string
-	dir  string
-}
-
-func (d *directories) next(t storagetest.T) {
-	dir, err := os.MkdirTemp(d.base, "")
+// Admin is a client of another program, which is closed with the test.
+func Admin(t testing.TB, brokers []string) sarama.ClusterAdmin {
+	t.Helper()
+	c := sarama.NewConfig()
+	c.Version = sarama.V2_8_0_0
+	a, err := sarama.NewClusterAdmin(brokers, c)
 	if err != nil {
-		t.Fatalf("directory: %v", err)
+		t.Fatalf("admin: %v", err)
 	}
-	d.dir = dir
-}
-
-func (d *directories) open(t storagetest.T) storage.Backend {
-	o := d.opts
-	o.Dir = d.dir
-	return Open(t, o)
-}
-
-func (d *directories) reopen(t storagetest.T, b storage.Backend) storage.Backend {
-	if err := b.Close(); err != nil {
-		t.Fatalf("close: %v", err)
-	}
-	return d.open(t)
-}
-
-// crash goes on with the directory as a killed process leaves it; what the old
-// log writes to it later is not seen.
-func (d *directories) crash(t storagetest.T, b storage.Backend) storage.Backend {
-	was := d.dir
-	d.next(t)
-	if err := os.CopyFS(d.dir, os.DirFS(was)); err != nil {
-		t.Fatalf("copy: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Errorf("close of the crashed log: %v", err)
-		}
-	})
-	return d.open(t)
+	t.Cleanup(func() { _ = a.Close() })
+	return a
 }
 
 // Produce writes messages as another program does, each to its partition.

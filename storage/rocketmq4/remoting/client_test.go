@@ -13,6 +13,7 @@ import (
 
 	"github.com/ackmesh/ackmesh/storage/rocketmq4/fakebroker"
 	"github.com/ackmesh/ackmesh/storage/rocketmq4/remoting"
+	"github.com/ackmesh/ackmesh/test/certs"
 )
 
 const patience = 20 * time.Second
@@ -299,7 +300,7 @@ func TestSign(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	server, trust := certificate(t)
+	server, trust := certs.New(t, "broker")
 	f := cluster(t, fakebroker.Options{TLS: &tls.Config{Certificates: []tls.Certificate{server}, MinVersion: tls.VersionTLS12}})
 	f.CreateTopic("t", 1)
 	secure := &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}

@@ -5,7 +5,6 @@ package rocketmq4test
 import (
 	"context"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -38,7 +37,11 @@ func Open(t storagetest.T, o rocketmq4.Options) *rocketmq4.Log {
 
 // Harness runs the suite on the brokers of o. The directory is chosen here.
 func Harness(t *testing.T, o rocketmq4.Options) storagetest.Harness {
-	d := &directories{opts: o, base: t.TempDir()}
+	d := storagetest.NewDirectories(t, func(t storagetest.T, dir string) storage.Backend {
+		o := o
+		o.Dir = dir
+		return Open(t, o)
+	})
 	maxRecord := o.MaxRecordBytes
 	if maxRecord == 0 {
 		maxRecord = 4_000_000
@@ -50,52 +53,8 @@ func Harness(t *testing.T, o rocketmq4.Options) storagetest.Harness {
 		Patience:    20 * time.Second,
 		Settle:      60 * time.Millisecond,
 		MaxFrame:    maxRecord - recordOverhead,
-		Open:        func(t storagetest.T) storage.Backend { d.next(t); return d.open(t) },
-		Reopen:      d.reopen,
-		CrashReopen: d.crash,
+		Open:        d.Open,
+		Reopen:      d.Reopen,
+		CrashReopen: d.CrashReopen,
 	}
-}
-
-// directories gives each case a directory for its pull offsets.
-type directories struct {
-	opts rocketmq4.Options
-	base string
-	dir  string
-}
-
-func (d *directories) next(t storagetest.T) {
-	dir, err := os.MkdirTemp(d.base, "")
-	if err != nil {
-		t.Fatalf("directory: %v", err)
-	}
-	d.dir = dir
-}
-
-func (d *directories) open(t storagetest.T) storage.Backend {
-	o := d.opts
-	o.Dir = d.dir
-	return Open(t, o)
-}
-
-func (d *directories) reopen(t storagetest.T, b storage.Backend) storage.Backend {
-	if err := b.Close(); err != nil {
-		t.Fatalf("close: %v", err)
-	}
-	return d.open(t)
-}
-
-// crash goes on with the directory as a killed process leaves it; what the old
-// log writes to it later is not seen.
-func (d *directories) crash(t storagetest.T, b storage.Backend) storage.Backend {
-	was := d.dir
-	d.next(t)
-	if err := os.CopyFS(d.dir, os.DirFS(was)); err != nil {
-		t.Fatalf("copy: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Errorf("close of the crashed log: %v", err)
-		}
-	})
-	return d.open(t)
 }

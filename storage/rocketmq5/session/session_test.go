@@ -2,15 +2,10 @@ package session_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -25,6 +20,7 @@ import (
 	"github.com/ackmesh/ackmesh/storage/rocketmq5/fakeproxy"
 	"github.com/ackmesh/ackmesh/storage/rocketmq5/session"
 	"github.com/ackmesh/ackmesh/storage/storagetest"
+	"github.com/ackmesh/ackmesh/test/certs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -379,7 +375,7 @@ func TestEndpoints(t *testing.T) {
 
 // Connections are TLS where asked for, to the endpoint's name.
 func TestTLS(t *testing.T) {
-	cert, pool := certificate(t, "proxy")
+	cert, pool := certs.New(t, "proxy")
 	secure := fakeproxy.Options{TLS: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}}
 	r := newRig(t, secure, session.Options{TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}})
 	r.put(1)
@@ -400,27 +396,6 @@ func TestTLS(t *testing.T) {
 			t.Errorf("close: %v", err)
 		}
 	}
-}
-
-// certificate makes one that signs itself.
-func certificate(t *testing.T, name string) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(leaf)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
 // What arrives when nobody pops any more is given back.

@@ -33,7 +33,7 @@ func (s *suite) recreate(t *testing.T, topic string, data []string) {
 func (s *suite) isNew(t *testing.T, st *servertest.Stream, data []string) {
 	t.Helper()
 	got := st.Take(len(data))
-	if !slices.Equal(Data(got), data) {
+	if !slices.Equal(servertest.Data(got), data) {
 		t.Fatalf("delivered of the new topic is %s", servertest.Show(got))
 	}
 	for i, g := range got {
@@ -138,7 +138,7 @@ func (s *suite) partitionsAreAdded(t *testing.T) {
 			}
 			next[g.Partition] = g.Offset + 1
 		}
-		came := Data(got)
+		came := servertest.Data(got)
 		slices.Sort(came)
 		slices.Sort(data)
 		if !slices.Equal(came, data) {

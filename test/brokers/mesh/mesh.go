@@ -223,11 +223,3 @@ func (n *Node) Position(topic, subscriber, partition string) (next int64) {
 	n.t.Fatalf("%s of %s has no position in partition %s: %v", subscriber, topic, partition, res)
 	return 0
 }
-
-// Data lists what deliveries carry.
-func Data(got []servertest.Got) (list []string) {
-	for _, g := range got {
-		list = append(list, g.Data())
-	}
-	return list
-}

@@ -361,6 +361,20 @@ func (s *Stream) End() error {
 // Break drops the stream as a client that dies does.
 func (s *Stream) Break() { s.cancel() }
 
+// TakeFromStart takes n deliveries and wants each partition's to begin at 0 and
+// to leave no offset out. It returns how many came of each.
+func (s *Stream) TakeFromStart(n int) (came map[string]int64) {
+	s.t.Helper()
+	came = map[string]int64{}
+	for _, g := range s.Take(n) {
+		if g.Offset != came[g.Partition] {
+			s.t.Errorf("partition %s: %d after %d", g.Partition, g.Offset, came[g.Partition]-1)
+		}
+		came[g.Partition]++
+	}
+	return came
+}
+
 // Publish publishes payloads to a topic and returns where they are.
 func Publish(t testing.TB, mesh pb.EventMeshClient, topic string, data ...string) []*pb.PublishedEvent {
 	t.Helper()

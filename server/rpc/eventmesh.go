@@ -119,7 +119,7 @@ func (s sink) Send(msg mem.BufferSlice) error { return s.stream.SendMsg(&rawOut{
 func (e *EventMesh) subscribe(stream grpc.ServerStream) error {
 	in := new(rawIn)
 	if err := stream.RecvMsg(in); err != nil {
-		return endOfRead(err)
+		return endOfRead(err, "Open")
 	}
 	open, err := e.limits.parseOpen(in)
 	in.free()
@@ -130,7 +130,7 @@ func (e *EventMesh) subscribe(stream grpc.ServerStream) error {
 	if err != nil {
 		return statusOf(err).Err()
 	}
-	return e.serve(stream, cfg, func(r *subReader) { r.run(open) })
+	return e.serve(stream, cfg, func(r *subReader) { r.run(func() error { return r.open(open) }, r.handle) })
 }
 
 // serve begins a stream and serves it until its end. run reads it.
@@ -186,9 +186,11 @@ func endStatus(err error) error {
 	return statusOf(err).Err()
 }
 
-func endOfRead(err error) error {
+// endOfRead is what a client sees of the end of a stream before its first
+// message, which must be of a kind.
+func endOfRead(err error, kind string) error {
 	if errors.Is(err, io.EOF) {
-		return status.Error(codes.InvalidArgument, "open: the stream ended before its first message, which must be Open")
+		return status.Error(codes.InvalidArgument, "open: the stream ended before its first message, which must be "+kind)
 	}
 	return err
 }

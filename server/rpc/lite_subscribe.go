@@ -3,12 +3,9 @@ package rpc
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -48,7 +45,7 @@ func (l *Lite) subscribe(stream grpc.ServerStream) error {
 	cfg.Form = liteForm
 	return l.mesh.serve(stream, cfg, func(r *subReader) {
 		lr := &liteReader{subReader: r, parent: open.GetParent(), ordered: open.GetOrdered(), ids: map[string]uint32{}}
-		lr.run(open)
+		lr.run(func() error { return lr.open(open) }, lr.handle)
 	})
 }
 
@@ -56,10 +53,7 @@ func (l *Lite) subscribe(stream grpc.ServerStream) error {
 func (l *Lite) receiveOpen(stream grpc.ServerStream) (*pb.OpenLite, error) {
 	in := new(rawIn)
 	if err := stream.RecvMsg(in); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, status.Error(codes.InvalidArgument, "open: the stream ended before its first message, which must be OpenLite")
-		}
-		return nil, err
+		return nil, endOfRead(err, "OpenLite")
 	}
 	defer in.free()
 	open, err := l.mesh.limits.parseOpenLite(in.bytes())
@@ -110,30 +104,12 @@ type liteReader struct {
 	last    uint32
 }
 
-// run serves the stream until the client or the stream ends.
-func (r *liteReader) run(open *pb.OpenLite) {
-	opened := make(chan error, 1)
-	go func() { opened <- r.open(open) }() // as openAside
-	err := <-opened
-	for err == nil {
-		in := new(rawIn)
-		if err = r.stream.RecvMsg(in); err == nil {
-			err = r.handle(in.bytes())
-			in.free()
-		}
-	}
-	r.end(err)
-}
-
 // open sets up the lite topics of OpenLite and begins delivery after Opened.
 func (r *liteReader) open(open *pb.OpenLite) error {
 	if _, err := r.access.admit(&dispatch.Subscription{Topic: r.parent, Subscriber: r.subscriber()}); err != nil {
 		return err
 	}
-	opened := &pb.Opened{
-		InstanceId: r.e.limits.InstanceID, InstanceUrl: r.e.limits.InstanceURL,
-		AckTimeout: durationOf(r.s.Config().AckTimeout),
-	}
+	opened := r.opened()
 	subs, err := r.add(open.GetLites(), func(res *pb.SubscriptionResult, pos []*pb.Position) {
 		opened.Results = append(opened.Results, res)
 		opened.Positions = append(opened.Positions, pos...)
@@ -146,17 +122,10 @@ func (r *liteReader) open(open *pb.OpenLite) error {
 
 // begin answers and lets subscriptions begin.
 func (r *liteReader) begin(answer *pb.SubscribeLiteResponse, subs []*dispatch.Subscribed) error {
-	raw, err := proto.Marshal(answer)
-	if err == nil {
-		err = r.s.Control(raw)
-	}
-	if err != nil {
+	if err := r.send(answer); err != nil {
 		return err
 	}
-	for _, sub := range subs {
-		r.e.d.Activate(sub)
-	}
-	return nil
+	return r.activate(subs, nil)
 }
 
 func (r *liteReader) subscriber() offsetstore.Subscriber {
@@ -223,13 +192,9 @@ func (r *liteReader) admissible(lite string) error {
 
 // handle takes one message after OpenLite.
 func (r *liteReader) handle(b []byte) error {
-	num, typ, n := protowire.ConsumeTag(b)
-	if n < 0 || typ != protowire.BytesType {
-		return invalid("request", "is no SubscribeLiteRequest")
-	}
-	body, m := protowire.ConsumeBytes(b[n:])
-	if m < 0 || n+m != len(b) {
-		return invalid("request", "is no SubscribeLiteRequest with exactly one kind")
+	num, body, err := kindOf(b, "SubscribeLiteRequest")
+	if err != nil {
+		return err
 	}
 	switch num {
 	case 1:

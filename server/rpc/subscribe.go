@@ -31,13 +31,14 @@ type subReader struct {
 	ranges []dispatch.Answered
 }
 
-// run serves the stream until the client or the stream ends.
-func (r *subReader) run(open *pb.Open) {
-	err := r.openAside(open)
+// run serves the stream until the client or the stream ends: open sets it up,
+// handle takes one message after that.
+func (r *subReader) run(open func() error, handle func(msg []byte) error) {
+	err := aside(open)
 	for err == nil {
 		in := new(rawIn)
 		if err = r.stream.RecvMsg(in); err == nil {
-			err = r.handle(in.bytes())
+			err = handle(in.bytes())
 			in.free()
 		}
 	}
@@ -56,21 +57,18 @@ func (r *subReader) end(err error) {
 	}
 }
 
-// openAside calls open in a goroutine of its own. What open needs of the stack
-// would else be kept by this one, of which there is one for each stream.
-func (r *subReader) openAside(open *pb.Open) error {
+// aside calls open in a goroutine of its own. What open needs of the stack would
+// else be kept by this one, of which there is one for each stream.
+func aside(open func() error) error {
 	opened := make(chan error, 1)
-	go func() { opened <- r.open(open) }()
+	go func() { opened <- open() }()
 	return <-opened
 }
 
 // open sets up the subscriptions of Open and begins delivery after Opened.
 func (r *subReader) open(open *pb.Open) error {
 	r.resume = resumeOf(open.GetResume())
-	opened := &pb.Opened{
-		InstanceId: r.e.limits.InstanceID, InstanceUrl: r.e.limits.InstanceURL,
-		AckTimeout: durationOf(r.s.Config().AckTimeout),
-	}
+	opened := r.opened()
 	subs, notices, err := r.subscribe(open.GetSubscriptions(), func(res *pb.SubscriptionResult, pos []*pb.Position) {
 		opened.Results = append(opened.Results, res)
 		opened.Positions = append(opened.Positions, pos...)
@@ -84,7 +82,16 @@ func (r *subReader) open(open *pb.Open) error {
 	return r.activate(subs, notices)
 }
 
-func (r *subReader) send(msg *pb.SubscribeResponse) error {
+// opened is an Opened without subscriptions yet.
+func (r *subReader) opened() *pb.Opened {
+	return &pb.Opened{
+		InstanceId: r.e.limits.InstanceID, InstanceUrl: r.e.limits.InstanceURL,
+		AckTimeout: durationOf(r.s.Config().AckTimeout),
+	}
+}
+
+// send sends a message of control.
+func (r *subReader) send(msg proto.Message) error {
 	raw, err := proto.Marshal(msg)
 	if err != nil {
 		return err
@@ -92,6 +99,7 @@ func (r *subReader) send(msg *pb.SubscribeResponse) error {
 	return r.s.Control(raw)
 }
 
+// activate lets subscriptions begin after these notices.
 func (r *subReader) activate(subs []*dispatch.Subscribed, notices []*pb.Notice) error {
 	for _, n := range notices {
 		if err := r.send(&pb.SubscribeResponse{Kind: &pb.SubscribeResponse_Notice{Notice: n}}); err != nil {
@@ -162,13 +170,9 @@ func shareNotice(want *pb.Subscription) *pb.Notice {
 
 // handle takes one message after Open.
 func (r *subReader) handle(b []byte) error {
-	num, typ, n := protowire.ConsumeTag(b)
-	if n < 0 || typ != protowire.BytesType {
-		return invalid("request", "is no SubscribeRequest")
-	}
-	body, m := protowire.ConsumeBytes(b[n:])
-	if m < 0 || n+m != len(b) {
-		return invalid("request", "is no SubscribeRequest with exactly one kind")
+	num, body, err := kindOf(b, "SubscribeRequest")
+	if err != nil {
+		return err
 	}
 	switch num {
 	case 1:
@@ -186,6 +190,20 @@ func (r *subReader) handle(b []byte) error {
 		return r.answer(int(num), body)
 	}
 	return invalid("request", fmt.Sprintf("has the unknown kind %d", num))
+}
+
+// kindOf takes a message apart that must have exactly one kind: its number, and
+// what it holds. name is that of the message.
+func kindOf(b []byte, name string) (num protowire.Number, body []byte, err error) {
+	num, typ, n := protowire.ConsumeTag(b)
+	if n < 0 || typ != protowire.BytesType {
+		return 0, nil, invalid("request", "is no "+name)
+	}
+	body, m := protowire.ConsumeBytes(b[n:])
+	if m < 0 || n+m != len(b) {
+		return 0, nil, invalid("request", "is no "+name+" with exactly one kind")
+	}
+	return num, body, nil
 }
 
 // The kinds of answers, with the numbers of SubscribeRequest.

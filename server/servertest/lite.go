@@ -81,19 +81,8 @@ func TryOpenLite(t testing.TB, lite pb.LiteClient, open *pb.OpenLite) *Stream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Stream{
-		t: t, Raw: liteStream{lite: raw}, cancel: cancel, in: make(chan *pb.SubscribeResponse, 1024), end: make(chan error, 1),
-		outcomes: map[uint64]pb.AckResult_Status{}, Positions: map[string]*pb.Position{},
-	}
-	go s.read()
-	t.Cleanup(func() {
-		cancel()
-		for range s.in { // until read has ended
-		}
-	})
-	if err := raw.Send(&pb.SubscribeLiteRequest{Kind: &pb.SubscribeLiteRequest_Open{Open: open}}); err != nil {
-		t.Fatal(err)
-	}
+	s := drive(t, liteStream{lite: raw}, cancel)
+	s.sent(raw.Send(&pb.SubscribeLiteRequest{Kind: &pb.SubscribeLiteRequest_Open{Open: open}}))
 	s.until(Patience, func() bool { return s.Opened != nil })
 	return s
 }
@@ -103,9 +92,7 @@ func (s *Stream) ChangeLite(c *pb.ChangeLite) *pb.Changed {
 	s.t.Helper()
 	n := len(s.changed)
 	raw := s.Raw.(liteStream)
-	if err := raw.lite.Send(&pb.SubscribeLiteRequest{Kind: &pb.SubscribeLiteRequest_Change{Change: c}}); err != nil {
-		s.t.Fatal(err)
-	}
+	s.sent(raw.lite.Send(&pb.SubscribeLiteRequest{Kind: &pb.SubscribeLiteRequest_Change{Change: c}}))
 	if !s.until(Patience, func() bool { return len(s.changed) > n }) {
 		s.t.Fatalf("no Changed came (stream ended: %v)", s.ended)
 	}

@@ -110,6 +110,14 @@ func TryOpen(t testing.TB, mesh pb.EventMeshClient, open *pb.Open) *Stream {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := drive(t, raw, cancel)
+	s.Send(&pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Open{Open: open}})
+	s.until(Patience, func() bool { return s.Opened != nil })
+	return s
+}
+
+// drive drives a stream, which ends with the test.
+func drive(t testing.TB, raw grpc.BidiStreamingClient[pb.SubscribeRequest, pb.SubscribeResponse], cancel context.CancelFunc) *Stream {
 	s := &Stream{
 		t: t, Raw: raw, cancel: cancel, in: make(chan *pb.SubscribeResponse, 1024), end: make(chan error, 1),
 		outcomes: map[uint64]pb.AckResult_Status{}, Positions: map[string]*pb.Position{},
@@ -120,8 +128,6 @@ func TryOpen(t testing.TB, mesh pb.EventMeshClient, open *pb.Open) *Stream {
 		for range s.in { // until read has ended
 		}
 	})
-	s.Send(&pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Open{Open: open}})
-	s.until(Patience, func() bool { return s.Opened != nil })
 	return s
 }
 
@@ -140,7 +146,13 @@ func (s *Stream) read() {
 // Send sends one message; that the stream has ended shows elsewhere.
 func (s *Stream) Send(m *pb.SubscribeRequest) {
 	s.t.Helper()
-	if err := s.Raw.Send(m); err != nil && !errors.Is(err, io.EOF) {
+	s.sent(s.Raw.Send(m))
+}
+
+// sent takes the error of sending one message.
+func (s *Stream) sent(err error) {
+	s.t.Helper()
+	if err != nil && !errors.Is(err, io.EOF) {
 		s.t.Fatalf("send: %v", err)
 	}
 }
@@ -348,6 +360,20 @@ func (s *Stream) End() error {
 
 // Break drops the stream as a client that dies does.
 func (s *Stream) Break() { s.cancel() }
+
+// TakeFromStart takes n deliveries and wants each partition's to begin at 0 and
+// to leave no offset out. It returns how many came of each.
+func (s *Stream) TakeFromStart(n int) (came map[string]int64) {
+	s.t.Helper()
+	came = map[string]int64{}
+	for _, g := range s.Take(n) {
+		if g.Offset != came[g.Partition] {
+			s.t.Errorf("partition %s: %d after %d", g.Partition, g.Offset, came[g.Partition]-1)
+		}
+		came[g.Partition]++
+	}
+	return came
+}
 
 // Publish publishes payloads to a topic and returns where they are.
 func Publish(t testing.TB, mesh pb.EventMeshClient, topic string, data ...string) []*pb.PublishedEvent {

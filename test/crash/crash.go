@@ -6,9 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -32,7 +30,7 @@ const (
 // never saw before. No confirmed event is missing, nothing that was DURABLE
 // comes again, no position goes down, and nothing becomes a dead letter.
 func Run(t *testing.T, at site.Site) {
-	seed := seed(t)
+	seed := traffic.Seed(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	mainTopic, sideTopic := at.Topic(t, "main", partitions), at.Topic(t, "side", partitions)
@@ -66,19 +64,6 @@ func Run(t *testing.T, at site.Site) {
 	run.Stop()
 	srv.Term(20 * time.Second)
 	verify(t, at, run.Rec.Trace())
-}
-
-// seed is that of SEED in the environment, or a new one.
-func seed(t *testing.T) uint64 {
-	s := rand.Uint64()
-	if text := os.Getenv("SEED"); text != "" {
-		var err error
-		if s, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("SEED=%d", s)
-	return s
 }
 
 // opened waits until n streams are open.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -62,7 +61,7 @@ type machine struct {
 // acked, and returns which promise was broken. Every second time some pages
 // that were not synced survive.
 func lose(t *testing.T, losses, events int, args ...string) error {
-	seed := seed(t)
+	seed := traffic.Seed(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	data := tmpfs.Mount(t, 400<<20)
@@ -109,18 +108,6 @@ func (m *machine) live(ctx context.Context, losses, events int) error {
 	}
 	m.run.Drain()
 	return traffic.AwaitFinished(ctx, pb.NewAdminClient(m.srv.DialAdmin()), time.Minute, "t")
-}
-
-func seed(t *testing.T) uint64 {
-	s := rand.Uint64()
-	if text := os.Getenv("SEED"); text != "" {
-		var err error
-		if s, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("SEED=%d", s)
-	return s
 }
 
 // up starts the server on the machine.

@@ -25,6 +25,7 @@ import (
 	"github.com/ackmesh/ackmesh/storage/storagetest"
 	"github.com/ackmesh/ackmesh/test/powerloss"
 	"github.com/ackmesh/ackmesh/test/tmpfs"
+	"github.com/ackmesh/ackmesh/test/traffic"
 )
 
 // writer is the environment variable that makes the test binary a program that
@@ -156,7 +157,7 @@ func whole(ctx context.Context, l *embedded.Log, low, next int64) error {
 func TestStoresLosePower(t *testing.T) {
 	for name := range writers {
 		t.Run(name, func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(seed(t), 3))
+			rnd := rand.New(rand.NewPCG(traffic.Seed(t), 3))
 			data := tmpfs.Mount(t, 400<<20)
 			last := int64(0)
 			for round := range 20 {

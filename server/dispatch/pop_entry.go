@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -105,11 +106,15 @@ func (d *Dispatcher) loadEntries(prefix string, now time.Time) (known map[string
 	return known, old, err
 }
 
-// entryKeys lists the entries of a subscriber, to be removed.
-func (d *Dispatcher) entryKeys(topic string, sub offsetstore.Subscriber) (list []offsetstore.Record, err error) {
-	err = d.store.ScanRecords(popSpace, popPrefix(topic, sub), "", func(key string, _ []byte) bool {
+// unsetEntries removes the entries of a subscriber.
+func (d *Dispatcher) unsetEntries(ctx context.Context, topic string, sub offsetstore.Subscriber) error {
+	var list []offsetstore.Record
+	err := d.store.ScanRecords(popSpace, popPrefix(topic, sub), "", func(key string, _ []byte) bool {
 		list = append(list, offsetstore.Record{Space: popSpace, Key: key})
 		return true
 	})
-	return list, err
+	if err != nil {
+		return err
+	}
+	return unsetAll(ctx, d.store, list)
 }

@@ -35,6 +35,7 @@ type popped struct {
 
 	state  popState
 	silent bool // finished by a rule that holds again when it comes again: no entry is needed
+	dead   bool // its dead letter is or was under way
 
 	handle any
 	ver    int // raised with each new handle

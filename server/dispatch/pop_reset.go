@@ -40,6 +40,9 @@ func (d *Dispatcher) resetPop(ctx context.Context, t *topic, sub *subscriber, re
 			return nil, err
 		}
 	}
+	// From here on there is no way back, as with applyReset: with the group moved
+	// and the epoch not raised, what is to come again would be taken for finished.
+	ctx = context.WithoutCancel(ctx)
 	moves, err := d.pop.admin.MoveGroup(ctx, t.name, group, to, false)
 	if err != nil {
 		return nil, err

@@ -90,14 +90,12 @@ func (f *feed) renewable(now time.Time) (list []*popped, more bool) {
 // for.
 func (f *feed) renewed(list []*popped, vers []int, out []storage.Renewed, err error, asked, now time.Time) {
 	f.renewing = false
-	if err != nil {
-		f.metrics().RenewFailures.Add(1)
-		f.warn("receipts could not be renewed, trying again", "receipts", len(list), "error", err)
-		f.renewAt = now.Add(f.invisible / 20)
-	}
+	failed := 0
 	for i, q := range list {
 		q.busy = false
 		switch {
+		case err == nil && i < len(out) && !out[i].OK && out[i].Handle != nil: // it may still be good
+			failed++
 		case err != nil || i >= len(out) || q.ver != vers[i]:
 		case out[i].OK:
 			q.handle, q.until = out[i].Handle, asked.Add(f.invisible)
@@ -106,6 +104,14 @@ func (f *feed) renewed(list []*popped, vers []int, out []storage.Renewed, err er
 		default:
 			q.until = asked // it comes again; what is not sent yet is not sent
 		}
+	}
+	if err != nil {
+		failed = len(list)
+	}
+	if failed > 0 {
+		f.metrics().RenewFailures.Add(1)
+		f.warn("receipts could not be renewed, trying again", "receipts", failed, "error", err)
+		f.renewAt = now.Add(f.invisible / 20)
 	}
 }
 

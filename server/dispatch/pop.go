@@ -45,7 +45,7 @@ const (
 	// popGrace is how long the end of a feed waits for acks at the broker.
 	popGrace = 3 * time.Second
 	// popKeep is how long an id is remembered that the broker neither
-	// confirms nor hands out again.
+	// confirms nor hands out again, though there are streams to hand it to.
 	popKeep = 3 * 24 * time.Hour
 	// popLongestRetry bounds the waits between tries of a broker ack, of a pop.
 	popLongestRetry = 10 * time.Second

@@ -217,12 +217,13 @@ func (f *feed) flushUnset(now time.Time) {
 	})
 }
 
-// sweep forgets entries that are too old, once an hour.
+// sweep forgets entries that are too old, once an hour, when the broker has had
+// the time to hand them out.
 func (f *feed) sweep(now time.Time) {
-	if f.swept.IsZero() {
-		f.swept = now
+	if f.began.IsZero() {
+		f.began = now
 	}
-	if now.Sub(f.swept) < time.Hour {
+	if now.Sub(f.swept) < time.Hour || now.Sub(f.began) < popKeep {
 		return
 	}
 	f.swept = now

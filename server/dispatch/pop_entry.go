@@ -82,10 +82,11 @@ func popPrefix(topic string, sub offsetstore.Subscriber) string {
 }
 
 // loadEntries reads the entries of a subscriber: those to keep, and the keys of
-// those that are too old.
+// those that are too old. While nobody popped the broker could hand out nothing,
+// so those are only that are older than an absent subscriber may be.
 func (d *Dispatcher) loadEntries(prefix string, now time.Time) (known map[string]popEntry, old []string, err error) {
 	known = map[string]popEntry{}
-	oldest := now.Add(-popKeep).UnixMilli()
+	oldest := now.Add(-popKeep - d.cfg.Expiry).UnixMilli()
 	var bad error
 	err = d.store.ScanRecords(popSpace, prefix, "", func(key string, value []byte) bool {
 		e, err := decodePopEntry(value)

@@ -91,6 +91,7 @@ type feed struct {
 	wg     sync.WaitGroup // calls
 	calls  int
 	stamp  [1]frame.Attribute
+	began  time.Time // the feed's life
 	swept  time.Time // when entries were last looked through for old ones
 }
 

@@ -54,6 +54,34 @@ func TestPop_CrashBeforeBrokerAck(t *testing.T) {
 	})
 }
 
+// TestPop_LongAway: what was told DURABLE and not acked at the broker when the
+// process died is not delivered when the subscriber comes back after a long
+// weekend, and later than an id is kept for a subscriber that is here.
+func TestPop_LongAway(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
+		p := popping(t, 1)
+		s := Open(t, p.in.Mesh(), open("c", Sub("t", broadcast)))
+		Publish(t, p.in.Mesh(), "t", "a", "b")
+		got := s.Take(2)
+		release := p.br.HoldAcks()
+		s.AckDurable(got[0])
+		<-time.After(time.Second)
+		p.crash()
+		release()
+		<-time.After(4 * 24 * time.Hour)
+		p.start()
+		<-time.After(24 * time.Hour)
+		s = Open(t, p.in.Mesh(), open("c", Sub("t", broadcast)))
+		again := s.Take(1)
+		if again[0].Data() != got[1].Data() || again[0].Attempt != 2 {
+			t.Fatalf("came: %s", Show(again))
+		}
+		s.AckDurable(again...)
+		p.untilAcked("c", 2)
+		s.Quiet(time.Hour)
+	})
+}
+
 // TestPop_CrashBeforeAck: what was in flight in a crash comes again when its
 // invisible time is over, with the next attempt; what was buffered comes as if
 // for the first time.

@@ -70,7 +70,9 @@ type feed struct {
 	changes []popChange // of the commit under way
 	acks    []*popped   // finished, to be acked at the broker
 	acking  bool
-	recent  []*popped // confirmed, to be forgotten
+	recent  []*popped        // confirmed, to be forgotten
+	inOrder bool             // the subscriber is ordered
+	given   map[string]int64 // ordered, at the end: the lowest offset that was given up, by partition
 
 	unset     []string // ids whose entries are to go
 	unsetting bool
@@ -135,6 +137,7 @@ func (f *feed) begin(_ offsetstore.Key, v offsetstore.Value) (offsetstore.Value,
 func (f *feed) opened(p *part) {
 	if f != nil {
 		p.marked = 1<<63 - 1
+		f.inOrder = p.sub.settings.Ordered
 	}
 }
 

@@ -121,6 +121,9 @@ func (f *feed) letGo() {
 	if f == nil {
 		return
 	}
+	if f.inOrder {
+		f.leaveOrdered()
+	}
 	for _, q := range f.open {
 		if f.at[q.off] != q || q.state > popFinishing {
 			continue

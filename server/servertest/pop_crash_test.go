@@ -350,6 +350,53 @@ func TestPop_Ordered(t *testing.T) {
 	})
 }
 
+// TestPop_OrderedLeavesNothing: an ordered subscriber that comes and goes leaves
+// no entries of what is finished behind; of what was acked behind a message that
+// is not it leaves them, and that message alone is delivered again.
+func TestPop_OrderedLeavesNothing(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
+		p := popping(t, 1)
+		sub := Sub("t", broadcast)
+		sub.Ordered = true
+		o := open("c", sub)
+		for range 5 {
+			s := Open(t, p.in.Mesh(), o)
+			Publish(t, p.in.Mesh(), "t", Numbers(100)...)
+			s.AckDurable(s.Take(100)...)
+			<-time.After(5 * time.Second)
+			if err := s.CloseSend(); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(5 * time.Second)
+			if n := p.entries(); n != 0 {
+				t.Fatalf("%d entries are left", n)
+			}
+		}
+		s := Open(t, p.in.Mesh(), o)
+		Publish(t, p.in.Mesh(), "t", Numbers(10)...)
+		got := s.Take(10)
+		s.AckDurable(append(got[:4:4], got[5:]...)...)
+		<-time.After(5 * time.Second)
+		if err := s.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(5 * time.Second)
+		if n := p.entries(); n != 6 {
+			t.Fatalf("%d entries are left of one that is not acked and 5 behind it", n)
+		}
+		s = Open(t, p.in.Mesh(), o)
+		again := s.Take(1)
+		if again[0].Data() != got[4].Data() {
+			t.Fatalf("came: %s", Show(again))
+		}
+		s.AckDurable(again...)
+		s.Quiet(time.Hour)
+		if n := p.entries(); n != 0 {
+			t.Fatalf("%d entries are left at the end", n)
+		}
+	})
+}
+
 // TestPop_Redelivered: a record that comes again from the broker while it is in
 // flight joins its delivery, and one that was acked meanwhile is not delivered.
 func TestPop_Redelivered(t *testing.T) {

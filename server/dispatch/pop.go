@@ -33,6 +33,9 @@ const (
 	popPartition = "pop"
 	// popMax is how many records one pop asks for at most.
 	popMax = 256
+	// popFirst is how many the first one does, while nothing is known of how
+	// large they are.
+	popFirst = 16
 	// popWait is how long a pop waits at the broker.
 	popWait = 20 * time.Second
 	// popCall bounds a call for an ack, a renewal or a release.

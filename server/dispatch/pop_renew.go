@@ -51,7 +51,7 @@ func (f *feed) releasePaused(now time.Time) {
 		f.discard(q)
 		f.leaving = append(f.leaving, q)
 	}
-	f.queue = nil
+	f.queue, f.queueB = nil, 0
 	f.l.touch(p)
 }
 
@@ -131,7 +131,7 @@ func (f *feed) letGo() {
 		f.discard(q)
 		f.leaving = append(f.leaving, q)
 	}
-	f.open, f.queue = nil, nil
+	f.open, f.queue, f.queueB = nil, nil, 0
 	f.release()
 }
 

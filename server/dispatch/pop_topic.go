@@ -221,7 +221,7 @@ func (f *feed) startOver(p *part, epoch uint64, topicID string) (held []*popped)
 			held = append(held, q)
 		}
 	}
-	f.open, f.queue, f.changes = nil, nil, nil
+	f.open, f.queue, f.queueB, f.changes = nil, nil, 0, nil
 	f.recent = nil
 	clear(f.byID) // what is handed out anew is none of those that wait for their broker ack
 	f.known, f.unset = map[string]popEntry{}, nil

@@ -279,6 +279,30 @@ func TestPop_WindowBoundsPops(t *testing.T) {
 	})
 }
 
+// TestPop_BytesBoundPops: of large messages no more is popped than about fits the
+// stream's window in bytes, however many its records are.
+func TestPop_BytesBoundPops(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
+		p := popping(t, 4)
+		o := open("c", Sub("t", broadcast))
+		o.MaxInFlight, o.MaxInFlightBytes = ptr(int32(1000)), ptr(int64(4<<20))
+		s := Open(t, p.in.Mesh(), o)
+		large := strings.Repeat("x", 256<<10)
+		for i := range 100 {
+			Publish(t, p.in.Mesh(), "t", fmt.Sprint(i, large))
+		}
+		for done := 0; done < 100; done++ {
+			got := s.Take(1)
+			<-time.After(10 * time.Millisecond)
+			if n := p.br.Outstanding("t", group("c")); n > 2*16 {
+				t.Fatalf("%d messages of 256 KiB are popped with a window of 4 MiB", n)
+			}
+			s.AckDurable(got...)
+		}
+		p.untilAcked("c", 100)
+	})
+}
+
 // TestPop_WaitingHoldsNoSlot: a message that waits for its retry does not keep
 // others from the only slot.
 func TestPop_WaitingHoldsNoSlot(t *testing.T) {

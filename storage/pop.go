@@ -47,8 +47,9 @@ type Popper interface {
 	// a new handle, which replaces the old one: an old one has no effect any
 	// more, whatever is answered for it. The result has an entry for each
 	// handle, in their order; one that is not OK is known no more, its record
-	// was or will be handed out again. With an error nothing is known: what
-	// is returned is nil and the old handles may still be good.
+	// was or will be handed out again, unless it has a handle all the same. With
+	// an error nothing is known: what is returned is nil and the old handles may
+	// still be good.
 	Renew(ctx context.Context, handles []any, invisible time.Duration) ([]Renewed, error)
 
 	// Release makes popped records visible again, at once or as soon as the
@@ -148,7 +149,8 @@ type PopRequest struct {
 
 // Renewed is the outcome of Renew for one handle.
 type Renewed struct {
-	// Handle is the new one, valid where OK.
+	// Handle is the new one where OK. Else it is nil, or the old one: nothing
+	// is known then of this one alone, and it may still be good.
 	Handle any
 	OK     bool
 }

@@ -29,7 +29,12 @@ func (l *loop) commit(p *part, now time.Time) {
 	p.inCommit = v
 	txn := &offsetstore.Txn{Puts: []offsetstore.Put{{Key: p.key, Value: v}}}
 	p.burials.into(p.key, txn)
-	l.pop.record(v, txn)
+	if before := l.pop.record(v, txn); len(before) > 0 {
+		submitAll(l.d.store, append(before, txn), func(errs []error) {
+			l.post(event{kind: evCommitted, p: p, err: errors.Join(errs...), fates: errs})
+		})
+		return
+	}
 	l.d.store.Submit(txn, func(err error) {
 		l.post(event{kind: evCommitted, p: p, err: err})
 	})
@@ -51,7 +56,7 @@ func (p *part) absent(now time.Time) int64 {
 }
 
 // committed ends a commit: the streams are told, durable or to be repeated.
-func (l *loop) committed(p *part, err error, now time.Time) {
+func (l *loop) committed(p *part, err error, fates []error, now time.Time) {
 	p.committing = false
 	if err != nil {
 		l.commitFailed(p, err, now)
@@ -75,7 +80,7 @@ func (l *loop) committed(p *part, err error, now time.Time) {
 	if len(p.atts) == 0 {
 		p.m.Disarm() // what this commit has armed
 	}
-	l.pop.recorded(p, err)
+	l.pop.recorded(err, fates)
 	if f := l.frozen[p.key.Subscriber]; f != nil {
 		f.settled()
 	}

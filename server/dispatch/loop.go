@@ -36,6 +36,7 @@ type event struct {
 	by     time.Duration
 	reason string
 	err    error
+	fates  []error // of a commit in several transactions
 	chunk  *fetched
 	call   func()
 }
@@ -244,7 +245,7 @@ func (l *loop) apply(ev event, now time.Time) {
 		}
 		l.enlist(ev.p)
 	case evCommitted:
-		l.committed(ev.p, ev.err, now)
+		l.committed(ev.p, ev.err, ev.fates, now)
 	case evChunk:
 		l.arrived(ev.chunk, now)
 	case evCall:

@@ -33,6 +33,9 @@ const (
 	popPartition = "pop"
 	// popMax is how many records one pop asks for at most.
 	popMax = 256
+	// popFirst is how many the first one does, while nothing is known of how
+	// large they are.
+	popFirst = 16
 	// popWait is how long a pop waits at the broker.
 	popWait = 20 * time.Second
 	// popCall bounds a call for an ack, a renewal or a release.
@@ -45,7 +48,7 @@ const (
 	// popGrace is how long the end of a feed waits for acks at the broker.
 	popGrace = 3 * time.Second
 	// popKeep is how long an id is remembered that the broker neither
-	// confirms nor hands out again.
+	// confirms nor hands out again, though there are streams to hand it to.
 	popKeep = 3 * 24 * time.Hour
 	// popLongestRetry bounds the waits between tries of a broker ack, of a pop.
 	popLongestRetry = 10 * time.Second

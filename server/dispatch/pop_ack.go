@@ -126,7 +126,7 @@ func (f *feed) confirmed(q *popped, now time.Time) {
 	f.metrics().PendingAcks.Add(-1)
 	q.state, q.forget = popConfirmed, now.Add(max(f.invisible, recentLeast))
 	f.recent = append(f.recent, q)
-	if !f.ordered() && f.byID[q.id] == q { // else it has been handed out as something new since
+	if f.byID[q.id] == q && (!f.inOrder || f.given != nil && !f.openBefore(q)) { // else it has been handed out as something new since
 		f.forgetEntry(q)
 	}
 }
@@ -137,23 +137,18 @@ func (f *feed) forgetEntry(q *popped) {
 	}
 }
 
-func (f *feed) ordered() bool {
-	p := f.l.parts[f.sub]
-	return p != nil && p.sub.settings.Ordered
-}
-
 // purge forgets confirmed messages whose time is over. An ordered group hands
 // out again what was acked behind a record that was not: such a message is kept
 // until nothing before it in its partition is open.
 func (f *feed) purge(now time.Time) {
-	for len(f.recent) > 0 && (!now.Before(f.recent[0].forget) || len(f.recent) > recentMost && !f.ordered()) {
+	for len(f.recent) > 0 && (!now.Before(f.recent[0].forget) || len(f.recent) > recentMost && !f.inOrder) {
 		q := f.recent[0]
 		f.recent[0] = nil
 		f.recent = f.recent[1:]
 		if q.state != popConfirmed || f.byID[q.id] != q {
 			continue
 		}
-		if f.ordered() && f.openBefore(q) {
+		if f.inOrder && f.openBefore(q) {
 			q.forget = now.Add(max(f.invisible, recentLeast))
 			f.recent = append(f.recent, q)
 			continue
@@ -163,8 +158,30 @@ func (f *feed) purge(now time.Time) {
 	}
 }
 
-// openBefore tells whether something of q's partition before it is open.
+// leaveOrdered forgets, when an ordered feed gives up what it holds, the confirmed
+// messages that do not come again with that.
+func (f *feed) leaveOrdered() {
+	if f.given == nil {
+		f.given = map[string]int64{}
+	}
+	for _, q := range f.open {
+		if low, ok := f.given[q.rec.Partition]; f.at[q.off] == q && (!ok || q.rec.Offset < low) {
+			f.given[q.rec.Partition] = q.rec.Offset
+		}
+	}
+	for _, q := range f.recent {
+		if q.state == popConfirmed && f.byID[q.id] == q && !f.openBefore(q) {
+			f.forgetEntry(q)
+		}
+	}
+}
+
+// openBefore tells whether something of q's partition before it is open, or was
+// when the feed gave up what it held.
 func (f *feed) openBefore(q *popped) bool {
+	if low, ok := f.given[q.rec.Partition]; ok && low < q.rec.Offset {
+		return true
+	}
 	for _, o := range f.open {
 		if o.rec.Partition == q.rec.Partition && o.rec.Offset < q.rec.Offset {
 			return true

@@ -20,6 +20,7 @@ func (f *feed) bury(p *part, now time.Time) {
 			f.l.touch(p)
 			continue
 		}
+		q.dead = true
 		rec := q.rec
 		rec.Frame = letterFrame(q)
 		let := Letter{

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"time"
 
@@ -14,19 +15,66 @@ type popChange struct {
 	q     *popped
 	entry popEntry
 	done  bool // finished by it
-	write bool // the entry is in the transaction
+	write bool // the entry is written
+	txn   int  // which of several transactions of the commit writes it
+	last  bool // the last one does
 }
 
 // unsaved tells whether there are deliveries that are not on disk.
 func (f *feed) unsaved() bool { return f != nil && f.dirty }
 
 // record adds to a commit what is to be kept of messages: which are finished
-// with it, and what the others went through.
-func (f *feed) record(v offsetstore.Value, txn *offsetstore.Txn) {
+// with it, and what the others went through. Where that is more than fits one
+// transaction it returns those that are to go before: what is in them is true
+// even if the last one fails. The entry of a dead letter's message goes with the
+// ledger's.
+func (f *feed) record(v offsetstore.Value, txn *offsetstore.Txn) (before []*offsetstore.Txn) {
 	if f == nil {
-		return
+		return nil
 	}
 	f.dirty = false
+	f.list(v)
+	var written []*popChange
+	var list []offsetstore.Record
+	for i := range f.changes {
+		switch c := &f.changes[i]; {
+		case c.write && c.q.dead:
+			txn.Sets = append(txn.Sets, f.recordOf(c))
+			c.last = true
+		case c.write:
+			written, list = append(written, c), append(list, f.recordOf(c))
+		}
+	}
+	parts := cutRecords(list)
+	if len(parts) == 1 {
+		txn.Sets = append(txn.Sets, list...)
+		return nil
+	}
+	for n, part := range parts {
+		before = append(before, &offsetstore.Txn{Sets: part})
+		for _, c := range written[:len(part)] {
+			c.txn = n
+		}
+		written = written[len(part):]
+	}
+	return before
+}
+
+// saved tells whether it was written by a commit that failed.
+func (c *popChange) saved(fates []error) bool {
+	n := c.txn
+	if c.last {
+		n = len(fates) - 1
+	}
+	return n >= 0 && n < len(fates) && fates[n] == nil
+}
+
+func (f *feed) recordOf(c *popChange) offsetstore.Record {
+	return offsetstore.Record{Space: popSpace, Key: f.prefix + c.q.id, Value: c.entry.encode()}
+}
+
+// list lists what a commit of v changes of messages.
+func (f *feed) list(v offsetstore.Value) {
 	f.changes = f.changes[:0]
 	now := time.Now().UnixMilli()
 	finished, attempts := v.Finished, v.Attempts
@@ -54,18 +102,11 @@ func (f *feed) record(v offsetstore.Value, txn *offsetstore.Txn) {
 				continue
 			}
 		}
-		f.change(c, txn)
+		if c.done {
+			q.state = popFinishing
+		}
+		f.changes = append(f.changes, c)
 	}
-}
-
-func (f *feed) change(c popChange, txn *offsetstore.Txn) {
-	if c.done {
-		c.q.state = popFinishing
-	}
-	if c.write {
-		txn.Sets = append(txn.Sets, offsetstore.Record{Space: popSpace, Key: f.prefix + c.q.id, Value: c.entry.encode()})
-	}
-	f.changes = append(f.changes, c)
 }
 
 // failed takes over what an unfinished offset went through, if there is more to
@@ -85,8 +126,9 @@ func (c *popChange) failed(attempts []offsetstore.Attempt) {
 func covers(ranges []offset.Range, off int64) bool { return len(ranges) > 0 && ranges[0].Contains(off) }
 
 // recorded ends a commit, after the clients were told: what is finished durably
-// is acked at the broker.
-func (f *feed) recorded(p *part, err error) {
+// is acked at the broker. fates is how each of its transactions went, where there
+// were several.
+func (f *feed) recorded(err error, fates []error) {
 	if f == nil {
 		return
 	}
@@ -95,6 +137,9 @@ func (f *feed) recorded(p *part, err error) {
 		for _, c := range f.changes {
 			if c.q.state == popFinishing {
 				c.q.state = popOpen
+			}
+			if c.write && c.saved(fates) { // on disk all the same
+				f.known[c.q.id] = c.entry
 			}
 		}
 		f.changes = f.changes[:0]
@@ -151,26 +196,34 @@ func (f *feed) flushUnset(now time.Time) {
 	}
 	ids := f.unset[:min(len(f.unset), 4*unsetMost)]
 	f.unset = f.unset[len(ids):]
-	txn := &offsetstore.Txn{}
+	var list []offsetstore.Record
 	for _, id := range ids {
 		if q := f.byID[id]; q != nil && q.state != popConfirmed {
 			continue // it came again as something new
 		}
 		delete(f.known, id)
-		txn.Unsets = append(txn.Unsets, offsetstore.Record{Space: popSpace, Key: f.prefix + id})
+		list = append(list, offsetstore.Record{Space: popSpace, Key: f.prefix + id})
+	}
+	if len(list) == 0 {
+		return
 	}
 	f.unsetting = true
-	f.l.d.store.Submit(txn, func(err error) {
-		f.l.post(event{kind: evCall, call: func() { f.unsetDone(ids, err) }})
+	var txns []*offsetstore.Txn
+	for _, part := range cutRecords(list) {
+		txns = append(txns, &offsetstore.Txn{Unsets: part})
+	}
+	submitAll(f.l.d.store, txns, func(errs []error) {
+		f.l.post(event{kind: evCall, call: func() { f.unsetDone(ids, errors.Join(errs...)) }})
 	})
 }
 
-// sweep forgets entries that are too old, once an hour.
+// sweep forgets entries that are too old, once an hour, when the broker has had
+// the time to hand them out.
 func (f *feed) sweep(now time.Time) {
-	if f.swept.IsZero() {
-		f.swept = now
+	if f.began.IsZero() {
+		f.began = now
 	}
-	if now.Sub(f.swept) < time.Hour {
+	if now.Sub(f.swept) < time.Hour || now.Sub(f.began) < popKeep {
 		return
 	}
 	f.swept = now

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -81,10 +82,11 @@ func popPrefix(topic string, sub offsetstore.Subscriber) string {
 }
 
 // loadEntries reads the entries of a subscriber: those to keep, and the keys of
-// those that are too old.
+// those that are too old. While nobody popped the broker could hand out nothing,
+// so those are only that are older than an absent subscriber may be.
 func (d *Dispatcher) loadEntries(prefix string, now time.Time) (known map[string]popEntry, old []string, err error) {
 	known = map[string]popEntry{}
-	oldest := now.Add(-popKeep).UnixMilli()
+	oldest := now.Add(-popKeep - d.cfg.Expiry).UnixMilli()
 	var bad error
 	err = d.store.ScanRecords(popSpace, prefix, "", func(key string, value []byte) bool {
 		e, err := decodePopEntry(value)
@@ -105,11 +107,15 @@ func (d *Dispatcher) loadEntries(prefix string, now time.Time) (known map[string
 	return known, old, err
 }
 
-// entryKeys lists the entries of a subscriber, to be removed.
-func (d *Dispatcher) entryKeys(topic string, sub offsetstore.Subscriber) (list []offsetstore.Record, err error) {
-	err = d.store.ScanRecords(popSpace, popPrefix(topic, sub), "", func(key string, _ []byte) bool {
+// unsetEntries removes the entries of a subscriber.
+func (d *Dispatcher) unsetEntries(ctx context.Context, topic string, sub offsetstore.Subscriber) error {
+	var list []offsetstore.Record
+	err := d.store.ScanRecords(popSpace, popPrefix(topic, sub), "", func(key string, _ []byte) bool {
 		list = append(list, offsetstore.Record{Space: popSpace, Key: key})
 		return true
 	})
-	return list, err
+	if err != nil {
+		return err
+	}
+	return unsetAll(ctx, d.store, list)
 }

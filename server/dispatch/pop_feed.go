@@ -35,6 +35,7 @@ type popped struct {
 
 	state  popState
 	silent bool // finished by a rule that holds again when it comes again: no entry is needed
+	dead   bool // its dead letter is or was under way
 
 	handle any
 	ver    int // raised with each new handle
@@ -57,19 +58,23 @@ type feed struct {
 	invisible time.Duration
 	refs      int // bindings; guarded by topic.mu
 
-	seq   int64               // the next offset
-	known map[string]popEntry // what is on disk, by id
-	alone bool                // one message alone may have been in flight in the crash before
-	byID  map[string]*popped
-	at    map[int64]*popped
-	open  []*popped // unfinished, by off
-	queue []*popped // of these, not offered to the machine yet
-	dirty bool      // deliveries for the first time are not on disk
+	seq    int64               // the next offset
+	known  map[string]popEntry // what is on disk, by id
+	alone  bool                // one message alone may have been in flight in the crash before
+	byID   map[string]*popped
+	at     map[int64]*popped
+	open   []*popped // unfinished, by off
+	queue  []*popped // of these, not offered to the machine yet
+	queueB int64     // bytes of these
+	mean   int64     // about what a record takes; 0: none has come yet
+	dirty  bool      // deliveries for the first time are not on disk
 
 	changes []popChange // of the commit under way
 	acks    []*popped   // finished, to be acked at the broker
 	acking  bool
-	recent  []*popped // confirmed, to be forgotten
+	recent  []*popped        // confirmed, to be forgotten
+	inOrder bool             // the subscriber is ordered
+	given   map[string]int64 // ordered, at the end: the lowest offset that was given up, by partition
 
 	unset     []string // ids whose entries are to go
 	unsetting bool
@@ -90,6 +95,7 @@ type feed struct {
 	wg     sync.WaitGroup // calls
 	calls  int
 	stamp  [1]frame.Attribute
+	began  time.Time // the feed's life
 	swept  time.Time // when entries were last looked through for old ones
 }
 
@@ -133,6 +139,7 @@ func (f *feed) begin(_ offsetstore.Key, v offsetstore.Value) (offsetstore.Value,
 func (f *feed) opened(p *part) {
 	if f != nil {
 		p.marked = 1<<63 - 1
+		f.inOrder = p.sub.settings.Ordered
 	}
 }
 
@@ -256,36 +263,6 @@ func (f *feed) wantMore(now time.Time) {
 	l.tail.req <- storage.PollRequest{TopicID: l.topicID, MaxRecords: min(room, popMax), Wait: popWait}
 }
 
-// room is how many more records the streams take than are here for them. Where
-// it is none the part is woken when there is some.
-func (f *feed) room(p *part) int {
-	if n := f.free(p); n > 0 {
-		return n
-	}
-	for _, a := range p.atts {
-		a.b.s.starve(a.b, p)
-	}
-	return max(0, f.free(p)) // some may have come before the part was to be woken
-}
-
-// free is how many more records the streams take; below 0: fewer than are here.
-func (f *feed) free(p *part) int {
-	n := -len(f.queue) - p.m.Pressing()
-	for _, a := range p.atts {
-		n += a.b.s.free(a.b)
-	}
-	return n
-}
-
-// starve has p woken when the binding has more room.
-func (s *Stream) starve(b *binding, p *part) {
-	s.mu.Lock()
-	if !b.gone && !s.ending {
-		b.starve(p)
-	}
-	s.mu.Unlock()
-}
-
 // unpopNow ends a pop that waits at the broker.
 func (f *feed) unpopNow() {
 	if f.l.tail.busy {
@@ -313,6 +290,7 @@ func (f *feed) arrived(b *storage.Batch, err error, now time.Time) {
 		f.popFailed(err, now)
 	} else {
 		f.popErr = 0
+		f.weigh(b)
 		expires, to := survey(b)
 		sortByPartition(b, expires, to)
 		for i := range b.Records {
@@ -360,6 +338,7 @@ func (f *feed) take(rec *storage.Record, now time.Time) *popped {
 	f.at[q.off] = q
 	f.open = append(f.open, q)
 	f.queue = append(f.queue, q)
+	f.queueB += int64(q.size)
 	f.metrics().Held.Add(1)
 	f.l.d.Metrics.WindowBytes.Add(int64(q.size))
 	return q

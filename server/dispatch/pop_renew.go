@@ -51,7 +51,7 @@ func (f *feed) releasePaused(now time.Time) {
 		f.discard(q)
 		f.leaving = append(f.leaving, q)
 	}
-	f.queue = nil
+	f.queue, f.queueB = nil, 0
 	f.l.touch(p)
 }
 
@@ -90,14 +90,12 @@ func (f *feed) renewable(now time.Time) (list []*popped, more bool) {
 // for.
 func (f *feed) renewed(list []*popped, vers []int, out []storage.Renewed, err error, asked, now time.Time) {
 	f.renewing = false
-	if err != nil {
-		f.metrics().RenewFailures.Add(1)
-		f.warn("receipts could not be renewed, trying again", "receipts", len(list), "error", err)
-		f.renewAt = now.Add(f.invisible / 20)
-	}
+	failed := 0
 	for i, q := range list {
 		q.busy = false
 		switch {
+		case err == nil && i < len(out) && !out[i].OK && out[i].Handle != nil: // it may still be good
+			failed++
 		case err != nil || i >= len(out) || q.ver != vers[i]:
 		case out[i].OK:
 			q.handle, q.until = out[i].Handle, asked.Add(f.invisible)
@@ -107,6 +105,14 @@ func (f *feed) renewed(list []*popped, vers []int, out []storage.Renewed, err er
 			q.until = asked // it comes again; what is not sent yet is not sent
 		}
 	}
+	if err != nil {
+		failed = len(list)
+	}
+	if failed > 0 {
+		f.metrics().RenewFailures.Add(1)
+		f.warn("receipts could not be renewed, trying again", "receipts", failed, "error", err)
+		f.renewAt = now.Add(f.invisible / 20)
+	}
 }
 
 // letGo gives up what is not finished, because the last stream has gone: it is
@@ -115,6 +121,9 @@ func (f *feed) letGo() {
 	if f == nil {
 		return
 	}
+	if f.inOrder {
+		f.leaveOrdered()
+	}
 	for _, q := range f.open {
 		if f.at[q.off] != q || q.state > popFinishing {
 			continue
@@ -122,7 +131,7 @@ func (f *feed) letGo() {
 		f.discard(q)
 		f.leaving = append(f.leaving, q)
 	}
-	f.open, f.queue = nil, nil
+	f.open, f.queue, f.queueB = nil, nil, 0
 	f.release()
 }
 

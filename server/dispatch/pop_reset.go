@@ -40,6 +40,9 @@ func (d *Dispatcher) resetPop(ctx context.Context, t *topic, sub *subscriber, re
 			return nil, err
 		}
 	}
+	// From here on there is no way back, as with applyReset: with the group moved
+	// and the epoch not raised, what is to come again would be taken for finished.
+	ctx = context.WithoutCancel(ctx)
 	moves, err := d.pop.admin.MoveGroup(ctx, t.name, group, to, false)
 	if err != nil {
 		return nil, err
@@ -91,7 +94,8 @@ func (f *feed) holdStill(ctx context.Context, fr *freeze) error {
 	return nil
 }
 
-// commitPopReset makes the new epoch durable and forgets every message.
+// commitPopReset makes the new epoch durable and forgets every message: first
+// that, since what is known of messages must not outlive the old epoch.
 func (d *Dispatcher) commitPopReset(ctx context.Context, t *topic, sub *subscriber) (epoch uint64, err error) {
 	key := offsetstore.Key{Topic: t.name, Subscriber: sub.key, Partition: popPartition}
 	v, ok, err := d.store.Get(key)
@@ -105,7 +109,7 @@ func (d *Dispatcher) commitPopReset(ctx context.Context, t *topic, sub *subscrib
 	txn := &offsetstore.Txn{Puts: []offsetstore.Put{{Key: key, Value: offsetstore.Value{
 		Epoch: v.Epoch + 1, Position: base, High: base, Log: v.Log, Absent: v.Absent,
 	}}}}
-	if txn.Unsets, err = d.entryKeys(t.name, sub.key); err != nil {
+	if err := d.unsetEntries(ctx, t.name, sub.key); err != nil {
 		return 0, err
 	}
 	return v.Epoch + 1, offsetstore.Commit(ctx, d.store, txn)

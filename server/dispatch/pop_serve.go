@@ -71,8 +71,7 @@ func (f *feed) fillNew(p *part) progress {
 				return nothing
 			}
 		}
-		f.queue[0] = nil
-		f.queue = f.queue[1:]
+		f.dequeue()
 	}
 	return noRecords
 }

@@ -185,7 +185,7 @@ func (d *Dispatcher) popValue(ctx context.Context, t *topic, sub *subscriber, kn
 		d.warn("topic was deleted and created again: what was known of its messages goes", "topic", t.name, "subscriber", sub.key.String())
 		next := offsetstore.Value{Epoch: v.Epoch + 1, Log: offsetstore.LogID{TopicID: id}}
 		txn.Puts = []offsetstore.Put{{Key: key, Value: next}}
-		if txn.Unsets, err = d.entryKeys(t.name, sub.key); err != nil {
+		if err := d.unsetEntries(ctx, t.name, sub.key); err != nil {
 			return err
 		}
 	}
@@ -221,7 +221,7 @@ func (f *feed) startOver(p *part, epoch uint64, topicID string) (held []*popped)
 			held = append(held, q)
 		}
 	}
-	f.open, f.queue, f.changes = nil, nil, nil
+	f.open, f.queue, f.queueB, f.changes = nil, nil, 0, nil
 	f.recent = nil
 	clear(f.byID) // what is handed out anew is none of those that wait for their broker ack
 	f.known, f.unset = map[string]popEntry{}, nil
@@ -242,16 +242,7 @@ func (d *Dispatcher) forgetPop(ctx context.Context, topic string, key offsetstor
 			return fmt.Errorf("group %s at the broker: %w", GroupName(topic, key), err)
 		}
 	}
-	list, err := d.entryKeys(topic, key)
-	if err != nil {
-		return err
-	}
-	for part := range slices.Chunk(list, 1000) {
-		if err := offsetstore.Commit(ctx, d.store, &offsetstore.Txn{Unsets: part}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.unsetEntries(ctx, topic, key)
 }
 
 // awaitIdle calls fn on the loop when no pop is under way; one that waits at

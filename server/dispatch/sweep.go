@@ -62,7 +62,10 @@ func (d *Dispatcher) expire(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	var first error
+	more := 0
 	for _, info := range list {
+		err = nil
 		switch {
 		case info.Streams > 0 && info.Settings.Lite:
 			err = d.expireLites(ctx, info, now)
@@ -76,10 +79,20 @@ func (d *Dispatcher) expire(ctx context.Context, now time.Time) error {
 			}
 		}
 		if err != nil && !errors.Is(err, ErrBusy) && !errors.Is(err, offsetstore.ErrNotFound) {
-			return err
+			if first == nil {
+				first = err
+			} else {
+				more++
+			}
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return nil
+	if more > 0 {
+		return fmt.Errorf("%w (and %d more)", first, more)
+	}
+	return first
 }
 
 // dateAbsence notes that a subscriber is absent as of now. A subscriber that is

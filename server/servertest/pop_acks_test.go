@@ -1,9 +1,13 @@
 package servertest_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
+	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/server"
 	. "github.com/ackmesh/ackmesh/server/servertest"
 	"github.com/ackmesh/ackmesh/storage"
 )
@@ -36,6 +40,51 @@ func TestPop_AcksFallBehind(t *testing.T) {
 			s.AckDurable(got...)
 		}
 		p.untilAcked("c", events)
+	})
+}
+
+// stubborn is a log that does not remove one group.
+type stubborn struct {
+	storage.Backend
+	storage.GroupAdmin
+	group string
+}
+
+func (b stubborn) Unwrap() storage.Backend { return b.Backend }
+
+func (b stubborn) DeleteGroup(ctx context.Context, topic, group string) error {
+	if group == b.group {
+		return errors.New("no permission")
+	}
+	return b.GroupAdmin.DeleteGroup(ctx, topic, group)
+}
+
+// TestPop_OneDoesNotExpire: an absent subscriber whose group the broker does not
+// remove stays, and does not keep the others from being removed.
+func TestPop_OneDoesNotExpire(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
+		p := popping(t, 1)
+		p.in.Stop()
+		p.opts.Config = func(c *server.Config) { c.Subscriber.Expiry = 10 * time.Hour }
+		p.opts.Wrap = func(b storage.Backend) storage.Backend {
+			admin, _ := storage.As[storage.GroupAdmin](b)
+			return stubborn{b, admin, group("a")}
+		}
+		p.start()
+		for _, c := range []string{"a", "b", "c"} {
+			Open(t, p.in.Mesh(), open(c, Sub("t", broadcast))).Break()
+		}
+		<-time.After(24 * time.Hour)
+		list, err := p.in.Admin().ListSubscribers(t.Context(), &pb.ListSubscribersRequest{Topic: "t"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(list.GetSubscribers()); n != 1 {
+			t.Errorf("%d subscribers are left: %v", n, list)
+		}
+		if groups := p.br.Groups("t"); len(groups) != 1 || groups[0] != group("a") {
+			t.Errorf("groups %v are left", groups)
+		}
 	})
 }
 

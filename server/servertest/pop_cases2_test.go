@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/offsetstore"
 	. "github.com/ackmesh/ackmesh/server/servertest"
 	"github.com/ackmesh/ackmesh/storage/fakepop"
 )
@@ -77,6 +78,55 @@ func TestC73_ResetBeforeBrokerAcks(t *testing.T) {
 		s.AckDurable(again[:5]...)
 		release()
 		s.AckDurable(again[5:]...)
+		s.Quiet(time.Hour)
+		if n := p.entries(); n != 0 {
+			t.Fatalf("%d entries are left", n)
+		}
+	})
+}
+
+// leaver gives up as a caller when an epoch is raised, and lets the store have it
+// a moment later.
+type leaver struct {
+	offsetstore.Store
+	leave func()
+}
+
+func (s leaver) Submit(txn *offsetstore.Txn, done func(error)) {
+	if len(txn.Puts) == 0 || txn.Puts[0].Value.Epoch == 0 {
+		s.Store.Submit(txn, done)
+		return
+	}
+	s.leave()
+	time.AfterFunc(100*time.Millisecond, func() { s.Store.Submit(txn, done) })
+}
+
+// TestC73_ResetCallerLeaves: the caller of a reset gives up while the new epoch is
+// being stored. The reset is done all the same: no half of it stays.
+func TestC73_ResetCallerLeaves(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
+		p := popping(t, 1)
+		p.in.Stop()
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		p.over = func(s offsetstore.Store) offsetstore.Store { return leaver{s, cancel} }
+		p.start()
+		s := Open(t, p.in.Mesh(), open("c", Sub("t", broadcast)))
+		Publish(t, p.in.Mesh(), "t", Numbers(20)...)
+		got := s.Take(20)
+		s.AckDurable(got[:10]...)
+		_, err := p.in.Admin().ResetOffset(ctx, &pb.ResetOffsetRequest{Topic: "t", Subscriber: "client/c", To: Earliest()})
+		if status.Code(err) != codes.Canceled {
+			t.Fatalf("reset: %v", err)
+		}
+		again := s.Take(20)
+		wantOffsets(t, again, seq(0, 20))
+		wantAttempts(t, again, 1)
+		s.Ack(got[15])
+		if st := s.Outcome(got[15]); st != pb.AckResult_STATUS_STALE {
+			t.Fatalf("ack of an older epoch: %v", st)
+		}
+		s.AckDurable(again...)
 		s.Quiet(time.Hour)
 		if n := p.entries(); n != 0 {
 			t.Fatalf("%d entries are left", n)

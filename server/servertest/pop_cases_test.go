@@ -119,6 +119,28 @@ func TestC28_SlowHandler(t *testing.T) {
 	})
 }
 
+// TestC28_SomeNotRenewed: a renewal that fails in passing for some of the receipts
+// is tried again for these before they run out.
+func TestC28_SomeNotRenewed(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
+		p := popping(t, 1)
+		o := open("c", Sub("t", broadcast))
+		o.AckTimeout = durationpb.New(time.Hour)
+		s := Open(t, p.in.Mesh(), o)
+		Publish(t, p.in.Mesh(), "t", Numbers(20)...)
+		got := s.Take(20)
+		p.br.RefuseRenewals(7)
+		s.Quiet(45 * time.Second)
+		s.AckDurable(got...)
+		p.untilAcked("c", 20)
+		for id, n := range p.counts("c").Handed {
+			if n != 1 {
+				t.Errorf("the broker handed out %s %d times", id, n)
+			}
+		}
+	})
+}
+
 // TestC28_Extended: 300 messages wait behind a slow handler that extends its
 // deadline; each is delivered once and handed out once by the broker.
 func TestC28_Extended(t *testing.T) {

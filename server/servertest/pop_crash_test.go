@@ -54,6 +54,34 @@ func TestPop_CrashBeforeBrokerAck(t *testing.T) {
 	})
 }
 
+// TestPop_LongAway: what was told DURABLE and not acked at the broker when the
+// process died is not delivered when the subscriber comes back after a long
+// weekend, and later than an id is kept for a subscriber that is here.
+func TestPop_LongAway(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
+		p := popping(t, 1)
+		s := Open(t, p.in.Mesh(), open("c", Sub("t", broadcast)))
+		Publish(t, p.in.Mesh(), "t", "a", "b")
+		got := s.Take(2)
+		release := p.br.HoldAcks()
+		s.AckDurable(got[0])
+		<-time.After(time.Second)
+		p.crash()
+		release()
+		<-time.After(4 * 24 * time.Hour)
+		p.start()
+		<-time.After(24 * time.Hour)
+		s = Open(t, p.in.Mesh(), open("c", Sub("t", broadcast)))
+		again := s.Take(1)
+		if again[0].Data() != got[1].Data() || again[0].Attempt != 2 {
+			t.Fatalf("came: %s", Show(again))
+		}
+		s.AckDurable(again...)
+		p.untilAcked("c", 2)
+		s.Quiet(time.Hour)
+	})
+}
+
 // TestPop_CrashBeforeAck: what was in flight in a crash comes again when its
 // invisible time is over, with the next attempt; what was buffered comes as if
 // for the first time.
@@ -251,6 +279,30 @@ func TestPop_WindowBoundsPops(t *testing.T) {
 	})
 }
 
+// TestPop_BytesBoundPops: of large messages no more is popped than about fits the
+// stream's window in bytes, however many its records are.
+func TestPop_BytesBoundPops(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
+		p := popping(t, 4)
+		o := open("c", Sub("t", broadcast))
+		o.MaxInFlight, o.MaxInFlightBytes = ptr(int32(1000)), ptr(int64(4<<20))
+		s := Open(t, p.in.Mesh(), o)
+		large := strings.Repeat("x", 256<<10)
+		for i := range 100 {
+			Publish(t, p.in.Mesh(), "t", fmt.Sprint(i, large))
+		}
+		for done := 0; done < 100; done++ {
+			got := s.Take(1)
+			<-time.After(10 * time.Millisecond)
+			if n := p.br.Outstanding("t", group("c")); n > 2*16 {
+				t.Fatalf("%d messages of 256 KiB are popped with a window of 4 MiB", n)
+			}
+			s.AckDurable(got...)
+		}
+		p.untilAcked("c", 100)
+	})
+}
+
 // TestPop_WaitingHoldsNoSlot: a message that waits for its retry does not keep
 // others from the only slot.
 func TestPop_WaitingHoldsNoSlot(t *testing.T) {
@@ -318,6 +370,55 @@ func TestPop_Ordered(t *testing.T) {
 		st := refused.Opened.GetResults()[0].GetStatus()
 		if codes.Code(st.GetCode()) != codes.FailedPrecondition || !strings.Contains(st.GetMessage(), "ordered") {
 			t.Fatalf("an ordered subscriber is to become one that is not: %v", st)
+		}
+	})
+}
+
+// TestPop_OrderedLeavesNothing: an ordered subscriber that comes and goes leaves
+// no entries of what is finished behind; of what was acked behind a message that
+// is not it leaves them, and that message alone is delivered again.
+func TestPop_OrderedLeavesNothing(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
+		p := popping(t, 1)
+		sub := Sub("t", broadcast)
+		sub.Ordered = true
+		o := open("c", sub)
+		for range 5 {
+			s := Open(t, p.in.Mesh(), o)
+			Publish(t, p.in.Mesh(), "t", Numbers(100)...)
+			for range 100 { // what follows in a queue comes when what is before it is acked
+				s.AckDurable(s.Take(1)...)
+			}
+			<-time.After(5 * time.Second)
+			if err := s.CloseSend(); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(5 * time.Second)
+			if n := p.entries(); n != 0 {
+				t.Fatalf("%d entries are left", n)
+			}
+		}
+		s := Open(t, p.in.Mesh(), o)
+		Publish(t, p.in.Mesh(), "t", Numbers(10)...)
+		got := s.Take(10)
+		s.AckDurable(append(got[:4:4], got[5:]...)...)
+		<-time.After(5 * time.Second)
+		if err := s.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(5 * time.Second)
+		if n := p.entries(); n != 6 {
+			t.Fatalf("%d entries are left of one that is not acked and 5 behind it", n)
+		}
+		s = Open(t, p.in.Mesh(), o)
+		again := s.Take(1)
+		if again[0].Data() != got[4].Data() {
+			t.Fatalf("came: %s", Show(again))
+		}
+		s.AckDurable(again...)
+		s.Quiet(time.Hour)
+		if n := p.entries(); n != 0 {
+			t.Fatalf("%d entries are left at the end", n)
 		}
 	})
 }

@@ -24,6 +24,7 @@ type pops struct {
 	be    *fakepop.Backend
 	in    *Instance
 	opts  Options
+	over  func(offsetstore.Store) offsetstore.Store // what is between the instance and the store; nil: nothing
 }
 
 // popping starts a broker whose topics have so many partitions, and an instance.
@@ -48,6 +49,9 @@ func (p *pops) start() *Instance {
 	p.be = be
 	o := p.opts
 	o.Backend, o.Store = be, p.store
+	if p.over != nil {
+		o.Store = p.over(p.store)
+	}
 	p.in = Start(p.t, o)
 	return p.in
 }

@@ -63,6 +63,7 @@ type Broker struct {
 	down     bool
 	holdAcks chan struct{} // non-nil: acks wait until it is closed
 	refuse   int           // so many acks are answered with a failure
+	renewals int           // so many renewals fail in passing
 	ackErr   error
 	renewErr error
 	counts   map[groupKey]*Counts
@@ -154,6 +155,14 @@ func (br *Broker) RefuseAcks(n int) {
 	br.mu.Lock()
 	defer br.mu.Unlock()
 	br.refuse = n
+}
+
+// RefuseRenewals makes the renewal of the next n receipts fail, each alone: they
+// may still be good.
+func (br *Broker) RefuseRenewals(n int) {
+	br.mu.Lock()
+	defer br.mu.Unlock()
+	br.renewals = n
 }
 
 // FailAcks makes calls of Ack fail with err; nil heals.

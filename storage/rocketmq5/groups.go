@@ -26,6 +26,7 @@ type group struct {
 	key groupKey
 
 	mu        sync.Mutex
+	removed   bool              // not one of Log.groups any more: it gets no client
 	consumer  *session.Consumer // nil: nobody pops
 	receivers map[time.Duration]*session.Receiver
 	held      map[string]place // where messages that are not acked were appended, by id
@@ -82,19 +83,35 @@ func (l *Log) forgetGroup(key groupKey) {
 	g := l.groups[key]
 	delete(l.groups, key)
 	l.mu.Unlock()
-	if g != nil {
-		g.shut()
+	if g == nil {
+		return
 	}
+	g.mu.Lock()
+	g.removed = true
+	g.mu.Unlock()
+	g.shut()
 }
 
-// client is the group's client, which is made where there is none.
+// client is the group's client, which is made where there is none. Of a group
+// that was removed and is there again it is that of the new one: receipts may
+// still be good.
 func (g *group) client() (*session.Consumer, error) {
+	if now := g.l.opened(g.key); now != nil {
+		g = now
+	}
+	return g.ownClient()
+}
+
+func (g *group) ownClient() (*session.Consumer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.clientLocked()
 }
 
 func (g *group) clientLocked() (c *session.Consumer, err error) {
+	if g.removed {
+		return nil, fmt.Errorf("group %s of topic %q was removed: %w", g.key.group, g.key.topic, storage.ErrUnavailable)
+	}
 	if g.consumer == nil {
 		g.consumer, err = g.l.sess.NewConsumer(g.key.topic, g.key.group)
 	}
@@ -190,7 +207,7 @@ func (l *Log) findGroup(ctx context.Context, spec storage.GroupSpec) (out storag
 	if g == nil {
 		g = l.newGroup(key)
 	}
-	c, err := g.client()
+	c, err := g.ownClient()
 	if err != nil {
 		return out, err
 	}

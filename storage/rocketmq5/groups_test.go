@@ -189,6 +189,71 @@ func TestRenewTriesAgain(t *testing.T) {
 	}
 }
 
+// A renewal that fails again and again for one of two receipts says so of that one
+// alone, and not that it is known no more.
+func TestRenewFailsForOne(t *testing.T) {
+	r, b := appending(t)
+	if _, err := openGroup(t, b, storage.GroupSpec{}); err != nil {
+		t.Fatal(err)
+	}
+	noErrors(t, appendTo(t, b, "t", eventWith("", "a"), eventWith("", "b")))
+	var handles []any
+	for _, rec := range popSome(t, b, 2) {
+		handles = append(handles, rec.Handle)
+	}
+	popper, _ := storage.As[storage.Popper](b)
+	r.proxy.Fail("ChangeInvisibleDuration", 7, v2.Code_PROXY_TIMEOUT, "slow") // four tries of one, three of the other
+	out, err := popper.Renew(t.Context(), handles, time.Minute)
+	if err != nil || out[0].OK == out[1].OK {
+		t.Fatalf("renewed: %+v, %v", out, err)
+	}
+	one := 0
+	if out[0].OK {
+		one = 1
+	}
+	if out[one].Handle != handles[one] {
+		t.Fatalf("of the one that failed: %+v", out[one])
+	}
+	if again, err := popper.Renew(t.Context(), []any{out[one].Handle}, time.Minute); err != nil || !again[0].OK {
+		t.Errorf("another try: %+v, %v", again, err)
+	}
+}
+
+// Receipts of a group that was removed make no client of it: nobody would ever
+// close that. Once the group is there again its own client is used.
+func TestReceiptsOfARemovedGroup(t *testing.T) {
+	r, b := appending(t)
+	if _, err := openGroup(t, b, storage.GroupSpec{}); err != nil {
+		t.Fatal(err)
+	}
+	noErrors(t, appendTo(t, b, "t", eventWith("", "a"), eventWith("", "b")))
+	list := popSome(t, b, 2)
+	admin, _ := storage.As[storage.GroupAdmin](b)
+	popper, _ := storage.As[storage.Popper](b)
+	if err := admin.DeleteGroup(t.Context(), "t", groupName); err != nil {
+		t.Fatal(err)
+	}
+	if err := popper.Release(t.Context(), []any{list[0].Handle}); !errors.Is(err, storage.ErrUnavailable) {
+		t.Errorf("release: %v", err)
+	}
+	if _, err := popper.Renew(t.Context(), []any{list[1].Handle}, time.Minute); !errors.Is(err, storage.ErrUnavailable) {
+		t.Errorf("renewal: %v", err)
+	}
+	if n := r.proxy.Clients(); n != 0 {
+		t.Errorf("%d clients are left of a group that is removed", n)
+	}
+	if _, err := openGroup(t, b, storage.GroupSpec{Start: storage.GroupStart{At: storage.GroupEarliest}}); err != nil {
+		t.Fatal(err)
+	}
+	popSome(t, b, 2)
+	if _, err := popper.Renew(t.Context(), []any{list[1].Handle}, time.Minute); err != nil {
+		t.Errorf("renewal when the group is there again: %v", err)
+	}
+	if n := r.proxy.Clients(); n != 1 {
+		t.Errorf("%d clients of one group", n)
+	}
+}
+
 // A body is made a frame whatever it is, also when its producer has compressed
 // it.
 func TestBodies(t *testing.T) {

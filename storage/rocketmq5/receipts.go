@@ -144,16 +144,18 @@ func (l *Log) Renew(ctx context.Context, handles []any, invisible time.Duration)
 	if len(list) == 0 {
 		return out, nil
 	}
-	anew, err := l.change(ctx, list, invisible)
+	anew, failed, err := l.change(ctx, list, invisible)
 	if err != nil && !slices.ContainsFunc(anew, func(r *receipt) bool { return r != nil }) {
 		return nil, err
 	}
-	// Where some were renewed their new receipts must not be lost. Those that
-	// could not be reached come again, as those that have run out.
+	// Where some were renewed their new receipts must not be lost.
 	for i, r := range anew {
-		if r != nil {
+		switch {
+		case r != nil:
 			out[at[i]] = storage.Renewed{Handle: r, OK: true}
 			r.group.hold(r, invisible)
+		case failed[i]:
+			out[at[i]].Handle = handles[at[i]]
 		}
 	}
 	return out, nil
@@ -166,7 +168,7 @@ func (l *Log) Release(ctx context.Context, handles []any) error {
 	if len(list) == 0 {
 		return nil
 	}
-	_, err := l.change(ctx, list, session.Nack)
+	_, _, err := l.change(ctx, list, session.Nack)
 	for _, r := range list {
 		r.group.done(r.id)
 	}
@@ -176,15 +178,15 @@ func (l *Log) Release(ctx context.Context, handles []any) error {
 // change changes the invisible time of each, and returns the receipts that
 // replace the old ones; nil: none does. The error is one of those that failed and
 // may be tried again.
-func (l *Log) change(ctx context.Context, list []*receipt, d time.Duration) (anew []*receipt, err error) {
+func (l *Log) change(ctx context.Context, list []*receipt, d time.Duration) (anew []*receipt, failed []bool, err error) {
 	inner, leave, err := l.enter(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer leave()
-	anew = make([]*receipt, len(list))
+	anew, failed = make([]*receipt, len(list)), make([]bool, len(list))
 	var mu sync.Mutex
-	var failed error
+	var why error
 	places := make([]int, len(list))
 	for i := range places {
 		places[i] = i
@@ -193,12 +195,12 @@ func (l *Log) change(ctx context.Context, list []*receipt, d time.Duration) (ane
 		r, err := changeOne(inner, list[i], d)
 		mu.Lock()
 		defer mu.Unlock()
-		anew[i] = r
-		if failed == nil {
-			failed = err
+		anew[i], failed[i] = r, err != nil
+		if why == nil {
+			why = err
 		}
 	})
-	return anew, l.outcome(ctx, explain("change of the invisible time", failed))
+	return anew, failed, l.outcome(ctx, explain("change of the invisible time", why))
 }
 
 func changeOne(ctx context.Context, r *receipt, d time.Duration) (*receipt, error) {

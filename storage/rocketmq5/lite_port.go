@@ -146,6 +146,7 @@ func (p *remotingPort) watch(ctx context.Context, q queue, offset int64, wait ti
 	}
 	news.next = res.NextOffset
 	for i := range msgs {
+		news.next = msgs[i].QueueOffset + 1 // the pull may hold more than was decoded
 		lite, ok := msgs[i].Property(propLite)
 		if !ok {
 			continue

@@ -25,7 +25,7 @@ type liteFake struct {
 	came  map[queue][]string          // the lite topics of the messages of each queue
 	lites map[string]map[string]int64 // by broker and lite topic: how many messages
 	away  error
-	lost  bool // no queue holds any offset
+	lost  bool          // no queue holds any offset
 	moved chan struct{} // closed, and made anew, when something changes
 	pulls int           // watches under way
 	// hidden messages are in their queue and not yet in their lite topic.

@@ -2,6 +2,7 @@ package servertest_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,6 +129,30 @@ func TestDrainIsBroughtForward(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 	})
+}
+
+// TestDrainAndUndoAtOnce: of a drain and an undo at the same time one comes last:
+// health and whether streams are taken then tell the same.
+func TestDrainAndUndoAtOnce(t *testing.T) {
+	in := Start(t, Options{})
+	check := healthpb.NewHealthClient(in.Dial())
+	for range 200 {
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() { in.Server.Drain(0) })
+			all.Go(in.Server.EndDrain)
+		}
+		all.Wait()
+		res, err := check.Check(context.Background(), &healthpb.HealthCheckRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := TryOpen(t, in.Mesh(), open("c", Sub("t", broadcast)))
+		if taken := s.Opened != nil; taken != (res.GetStatus() == healthpb.HealthCheckResponse_SERVING) {
+			t.Fatalf("health is %v, a stream was taken: %v", res.GetStatus(), taken)
+		}
+		s.Break()
+	}
 }
 
 // TestDrainRefused: what makes no sense is refused and changes nothing.

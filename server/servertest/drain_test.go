@@ -2,6 +2,7 @@ package servertest_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -153,6 +154,33 @@ func TestDrainAndUndoAtOnce(t *testing.T) {
 		}
 		s.Break()
 	}
+}
+
+// TestDrainEndsWhoDoesNotRead: a client that does not even read is gone soon after
+// the grace as well.
+func TestDrainEndsWhoDoesNotRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		in := Start(t, Options{Pipe: 4 << 10})
+		raw, err := in.Mesh().Subscribe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub := Sub("t", broadcast)
+		sub.Start = Earliest()
+		if err := raw.Send(&pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Open{Open: open("c", sub)}}); err != nil {
+			t.Fatal(err)
+		}
+		large := strings.Repeat("x", 64<<10)
+		for range 40 {
+			Publish(t, in.Mesh(), "t", large)
+		}
+		<-time.After(time.Second)
+		drain(t, in, &pb.DrainRequest{Grace: durationpb.New(5 * time.Second)})
+		<-time.After(15 * time.Second)
+		if n := in.Server.Metrics().StreamsLive.Load(); n != 0 {
+			t.Errorf("%d streams are left 10 s after the grace", n)
+		}
+	})
 }
 
 // TestDrainRefused: what makes no sense is refused and changes nothing.

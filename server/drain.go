@@ -48,6 +48,8 @@ func (s *Server) DefaultGrace() time.Duration { return s.cfg.Drain.Grace }
 // to go; they have grace to finish what is in flight. It returns how many there
 // are, without waiting for their end. The instance is Ready.
 func (s *Server) Drain(grace time.Duration) (streams int) {
+	s.draining.Lock()
+	defer s.draining.Unlock()
 	s.change(func(st *serviceState) { st.drained = true })
 	streams, _ = s.core.d.BeginDrain(context.Background(), grace)
 	s.log.Info("drained: no new streams, live ones are told to go", "streams", streams, "grace", grace)
@@ -56,6 +58,8 @@ func (s *Server) Drain(grace time.Duration) (streams int) {
 
 // EndDrain takes streams again.
 func (s *Server) EndDrain() {
+	s.draining.Lock()
+	defer s.draining.Unlock()
 	s.core.d.EndDrain()
 	s.change(func(st *serviceState) { st.drained = false })
 	s.log.Info("streams are taken again")

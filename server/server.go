@@ -65,8 +65,9 @@ type Server struct {
 	addr   atomic.Pointer[Addresses]
 	up     chan struct{} // closed once ready
 
-	stateMu sync.Mutex
-	state   serviceState
+	draining sync.Mutex // held by who drains or undoes it
+	stateMu  sync.Mutex
+	state    serviceState
 
 	meters   *meters
 	security security

@@ -22,15 +22,17 @@ type fakeServer struct {
 }
 
 // start serves on a free port until the test ends and returns the address.
-func (f *fakeServer) start(t *testing.T) string {
+func (f *fakeServer) start(t *testing.T) string { return startAdmin(t, f, f) }
+
+func startAdmin(t *testing.T, admin ackmeshv1.AdminServer, session ackmeshv1.SessionServer) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := grpc.NewServer()
-	ackmeshv1.RegisterAdminServer(srv, f)
-	ackmeshv1.RegisterSessionServer(srv, f)
+	ackmeshv1.RegisterAdminServer(srv, admin)
+	ackmeshv1.RegisterSessionServer(srv, session)
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(listener) }()
 	t.Cleanup(func() {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,6 +53,49 @@ func eachLetter(ctx context.Context, admin ackmeshv1.AdminClient, topic, subscri
 	}
 }
 
+// findLetter returns a dead letter with its event; nil: there is none of that id.
+func findLetter(ctx context.Context, admin ackmeshv1.AdminClient, topic, subscriber, id string) (*ackmeshv1.DeadLetter, error) {
+	req := &ackmeshv1.ListDeadLettersRequest{Topic: topic, Subscriber: subscriber, PageSize: 500}
+	for {
+		page, err := admin.ListDeadLetters(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		for i, letter := range page.GetDeadLetters() {
+			if letter.GetId() == id {
+				return withEvent(ctx, admin, req, letter, i)
+			}
+		}
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			return nil, nil
+		}
+	}
+}
+
+// withEvent returns a letter, the i-th of a page, with its event: a page has room
+// for some events only, one of a single letter for that of the letter.
+func withEvent(ctx context.Context, admin ackmeshv1.AdminClient, req *ackmeshv1.ListDeadLettersRequest, letter *ackmeshv1.DeadLetter, i int) (*ackmeshv1.DeadLetter, error) {
+	if letter.GetFrame() != nil || i == 0 {
+		return letter, nil
+	}
+	req.PageSize = int32(i)
+	before, err := admin.ListDeadLetters(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	req.PageToken, req.PageSize = before.GetNextPageToken(), 1
+	alone, err := admin.ListDeadLetters(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	for _, again := range alone.GetDeadLetters() {
+		if again.GetId() == letter.GetId() {
+			return again, nil
+		}
+	}
+	return letter, nil // the list has changed meanwhile
+}
+
 func (a *app) dlqList(t *target) *cobra.Command {
 	var topic, subscriber string
 	var limit int
@@ -61,6 +105,9 @@ func (a *app) dlqList(t *target) *cobra.Command {
 		Short: "List dead letters in the order in which they died",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 0 {
+				return usageError{fmt.Errorf("--limit is %d: give 0 (all) or more", limit)}
+			}
 			return t.admin(cmd.Context(), func(ctx context.Context, admin ackmeshv1.AdminClient) error {
 				out := newTable(a.out, "ID", "TIME", "SUBSCRIBER", "PARTITION", "OFFSET", "ATTEMPTS", "REASON")
 				answer := &ackmeshv1.ListDeadLettersResponse{}
@@ -90,13 +137,7 @@ func (a *app) dlqShow(t *target) *cobra.Command {
 		Args:  oneArg("id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return t.admin(cmd.Context(), func(ctx context.Context, admin ackmeshv1.AdminClient) error {
-				var found *ackmeshv1.DeadLetter
-				err := eachLetter(ctx, admin, topic, subscriber, func(l *ackmeshv1.DeadLetter) (bool, error) {
-					if l.GetId() == args[0] {
-						found = l
-					}
-					return found == nil, nil
-				})
+				found, err := findLetter(ctx, admin, topic, subscriber, args[0])
 				switch {
 				case err != nil:
 					return err
@@ -130,8 +171,10 @@ failed, with a fresh budget of attempts, and is taken off the list. Give ids, or
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(a.out, "%d dead letters were published again\n", answer.GetReplayed())
-				return err
+				if _, err = fmt.Fprintf(a.out, "%d dead letters were published again\n", answer.GetReplayed()); err != nil {
+					return err
+				}
+				return allFound(args, answer.GetReplayed(), topic)
 			})
 		},
 	}
@@ -158,8 +201,10 @@ until retention drops it. Give ids, or --all.`,
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(a.out, "%d dead letters were purged\n", answer.GetPurged())
-				return err
+				if _, err = fmt.Fprintf(a.out, "%d dead letters were purged\n", answer.GetPurged()); err != nil {
+					return err
+				}
+				return allFound(args, answer.GetPurged(), topic)
 			})
 		},
 	}
@@ -200,4 +245,13 @@ func idsOrAll(ids []string, all bool) error {
 		return usageError{fmt.Errorf("give ids, or --all, not both")}
 	}
 	return nil
+}
+
+// allFound tells that some of the ids that were given are none of dead letters.
+func allFound(ids []string, found int64, topic string) error {
+	slices.Sort(ids)
+	if ids = slices.Compact(ids); int64(len(ids)) <= found {
+		return nil
+	}
+	return fmt.Errorf("%d of the %d ids are not those of dead letters of topic %q: 'ackmesh dlq list' shows all", int64(len(ids))-found, len(ids), topic)
 }

@@ -45,7 +45,11 @@ func (r *liteReceiving) run(ctx context.Context, client ackmeshv1.LiteClient, te
 		before := r.printed
 		err := r.session(ctx, client)
 		switch {
-		case err == nil || ctx.Err() != nil:
+		case err == nil:
+			return nil
+		case errors.As(err, new(unconfirmed)):
+			return err
+		case ctx.Err() != nil:
 			return nil
 		case status.Code(err) != codes.Unavailable || !r.opened:
 			return err
@@ -180,7 +184,10 @@ func (s *liteSession) finish(in <-chan *ackmeshv1.SubscribeLiteResponse, failed 
 		select {
 		case msg, ok := <-in:
 			if !ok {
-				if err := <-failed; !errors.Is(err, io.EOF) {
+				switch err := <-failed; {
+				case s.waiting > 0:
+					return unconfirmed(s.waiting)
+				case !errors.Is(err, io.EOF):
 					return err
 				}
 				return nil
@@ -191,9 +198,20 @@ func (s *liteSession) finish(in <-chan *ackmeshv1.SubscribeLiteResponse, failed 
 				}
 			}
 		case <-late.C:
-			return fmt.Errorf("%d acks were not confirmed: their events may come again", s.waiting)
+			if s.waiting > 0 {
+				return unconfirmed(s.waiting)
+			}
+			return nil
 		}
 	}
+}
+
+// unconfirmed is how many acks got no answer before the end.
+type unconfirmed int64
+
+// Error says what that means.
+func (n unconfirmed) Error() string {
+	return fmt.Sprintf("%d acks were not confirmed: their events may come again", int64(n))
 }
 
 // take handles one message.

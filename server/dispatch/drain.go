@@ -31,6 +31,7 @@ func (d *Dispatcher) BeginDrain(ctx context.Context, grace time.Duration) (strea
 		all.Go(func() {
 			s.awaitQuiet(ctx)
 			d.End(s, false, time.Second, ErrStopping)
+			s.leave(unreadGrace)
 		})
 	}
 	done := make(chan struct{})
@@ -42,6 +43,22 @@ func (d *Dispatcher) BeginDrain(ctx context.Context, grace time.Duration) (strea
 		close(done)
 	}()
 	return len(list), done
+}
+
+// unreadGrace is how long a client that is told to go may take to read what was
+// written to it before.
+const unreadGrace = 3 * time.Second
+
+// leave waits for the writer of a stream that was ended, for so long at most: then
+// the client does not read, and the stream ends without it.
+func (s *Stream) leave(grace time.Duration) {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-s.done:
+	case <-timer.C:
+		s.abort(ErrStopping)
+	}
 }
 
 // EndDrain takes streams again. Those that were told to go still go.

@@ -33,13 +33,16 @@ type liteFeed struct {
 	// Owned by the loop.
 	await *awaiting // nil: nothing is awaited
 	saved int64     // the pull offset as the log was told; -1: it was not
+	// Since when there is no record at quietAt or above, however often it was
+	// looked for.
+	quietAt    int64
+	quietSince time.Time
 }
 
 // awaiting is a wait for a record at next or above.
 type awaiting struct {
-	next  int64
-	since time.Time
-	stop  func()
+	next int64
+	stop func()
 }
 
 const (
@@ -203,7 +206,10 @@ func (f *liteFeed) atEnd(next int64) {
 		return
 	}
 	f.forgetAwait()
-	l, a := f.l, &awaiting{next: next, since: time.Now()}
+	if f.quietAt != next || f.quietSince.IsZero() {
+		f.quietAt, f.quietSince = next, time.Now()
+	}
+	l, a := f.l, &awaiting{next: next}
 	f.await = a
 	a.stop = f.log.AwaitLite(l.t.name, l.partition, next, func() {
 		l.post(event{kind: evCall, call: func() { f.arrived(a) }})
@@ -216,7 +222,7 @@ func (f *liteFeed) arrived(a *awaiting) {
 		return // of before something else was awaited
 	}
 	f.forgetAwait()
-	if now := time.Now(); now.Sub(a.since) >= liteDoubt {
+	if now := time.Now(); now.Sub(f.quietSince) >= liteDoubt {
 		f.l.proof.doubt(now)
 	}
 	f.l.feed()

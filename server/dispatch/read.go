@@ -237,7 +237,7 @@ func (l *loop) arrived(f *fetched, now time.Time) {
 		return
 	}
 	l.believe(f.batch.Next, now)
-	l.proof.arriving(f.batch, tail, now)
+	l.proof.arriving(f.batch, tail || l.lite != nil, now)
 	l.takeChunk(f, tail)
 	l.feed()
 }
@@ -301,7 +301,7 @@ func (l *loop) readError(f *fetched, tail bool, now time.Time) {
 		l.t.changed()
 		l.holdReads(tail, now.Add(readRetry))
 	default:
-		l.proof.shaken = l.proof.shaken || tail
+		l.proof.shaken = l.proof.shaken || tail || l.lite != nil
 		l.readFailed("read", f.err)
 		l.holdReads(tail, now.Add(readRetry))
 	}

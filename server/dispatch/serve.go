@@ -56,9 +56,9 @@ func (l *loop) lookAgain(p *part, now time.Time) {
 func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 	s := a.b.s
 	a.asked = false
-	most := l.allowed(p, a, now)
+	most, why := l.allowed(p, a, now)
 	if most == 0 {
-		return noWindow
+		return why
 	}
 	slots, room := s.reserve(a.b, p, most, min(batchBytes, int64(s.cfg.MaxMessage)))
 	if slots == 0 {
@@ -67,7 +67,7 @@ func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 	e := &l.enc
 	e.begin(p, a, slots, room, now)
 	defer e.end()
-	why := nothing
+	why = nothing
 	if items := p.m.Next(slots + len(p.wide)); len(items) > 0 {
 		why = l.fillRetries(p, items)
 	}

@@ -118,6 +118,7 @@ type binding struct {
 	sentB   int64 // their bytes
 	paused  bool
 	pacing  *time.Timer // set while a rate limit holds it back
+	paced   []*part     // to be woken then
 	gone    bool
 	starved []*part
 	topic   *topic

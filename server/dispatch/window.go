@@ -146,8 +146,16 @@ func (s *Stream) takeStarved() (list []*part) {
 	return list
 }
 
-// starve has p woken when there is room. The stream's mutex is held.
+// starve has p woken when there is room, or when a rate limit does not hold the
+// binding back any more: until then room is of no use to it. The stream's mutex
+// is held.
 func (b *binding) starve(p *part) {
+	if b.pacing != nil {
+		if !slices.Contains(b.paced, p) {
+			b.paced = append(b.paced, p)
+		}
+		return
+	}
 	if len(b.starved) == 0 {
 		b.s.starving = append(b.s.starving, b)
 	}

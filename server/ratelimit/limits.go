@@ -162,10 +162,14 @@ func (l *Limits) apply(r Rule) {
 		l.any[r.Direction].Add(-1)
 	case r.none():
 	default:
+		b := &bucket{rule: r, events: newMeter(r.Events), bytes: newMeter(r.Bytes)}
 		if old == nil {
 			l.any[r.Direction].Add(1)
+		} else {
+			b.events.follow(old.events)
+			b.bytes.follow(old.bytes)
 		}
-		l.buckets[r.Scope] = &bucket{rule: r, events: newMeter(r.Events), bytes: newMeter(r.Bytes)}
+		l.buckets[r.Scope] = b
 	}
 }
 

@@ -205,6 +205,27 @@ func TestRulesLast(t *testing.T) {
 	}
 }
 
+// TestChangeKeepsWhatWasTaken: changing one bound of a rule does not forgive what
+// was taken under the other.
+func TestChangeKeepsWhatWasTaken(t *testing.T) {
+	l := fresh(t)
+	set(t, l, publishing("t", "", 10, 0))
+	if err := l.Publish("t", "", 100, 100, begin); err != nil {
+		t.Fatal(err)
+	}
+	set(t, l, publishing("t", "", 10, 1000))
+	if err := l.Publish("t", "", 1, 1, begin); err == nil {
+		t.Error("a new bound of bytes has forgiven the events")
+	}
+	if err := l.Publish("t", "", 1, 1, begin.Add(9*time.Second)); err == nil {
+		t.Error("100 events at 10 a second are done with after 9 s")
+	}
+	set(t, l, publishing("t", "", 20, 1000))
+	if err := l.Publish("t", "", 1, 1, begin); err != nil {
+		t.Errorf("a new rate begins anew: %v", err)
+	}
+}
+
 // TestRulesAreChecked: what makes no sense is refused, and there is an end to them.
 func TestRulesAreChecked(t *testing.T) {
 	l := fresh(t)

@@ -23,6 +23,13 @@ func newMeter(perSecond float64) meter {
 	return meter{each: float64(time.Second) / perSecond}
 }
 
+// follow takes over what was taken under a meter of the same rate.
+func (m *meter) follow(old meter) {
+	if m.each == old.each {
+		m.due = old.due
+	}
+}
+
 // wait is how long it takes until something may be taken; 0: now.
 func (m *meter) wait(now time.Time) time.Duration {
 	if m.each == 0 {

@@ -2,6 +2,8 @@ package servertest_test
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -126,6 +128,57 @@ func TestDrainIsBroughtForward(t *testing.T) {
 		drain(t, in, &pb.DrainRequest{Grace: durationpb.New(time.Second)})
 		if err := s.End(); status.Code(err) != codes.Unavailable || time.Since(begin) > 3*time.Second {
 			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+	})
+}
+
+// TestDrainAndUndoAtOnce: of a drain and an undo at the same time one comes last:
+// health and whether streams are taken then tell the same.
+func TestDrainAndUndoAtOnce(t *testing.T) {
+	in := Start(t, Options{})
+	check := healthpb.NewHealthClient(in.Dial())
+	for range 200 {
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() { in.Server.Drain(0) })
+			all.Go(in.Server.EndDrain)
+		}
+		all.Wait()
+		res, err := check.Check(context.Background(), &healthpb.HealthCheckRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := TryOpen(t, in.Mesh(), open("c", Sub("t", broadcast)))
+		if taken := s.Opened != nil; taken != (res.GetStatus() == healthpb.HealthCheckResponse_SERVING) {
+			t.Fatalf("health is %v, a stream was taken: %v", res.GetStatus(), taken)
+		}
+		s.Break()
+	}
+}
+
+// TestDrainEndsWhoDoesNotRead: a client that does not even read is gone soon after
+// the grace as well.
+func TestDrainEndsWhoDoesNotRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		in := Start(t, Options{Pipe: 4 << 10})
+		raw, err := in.Mesh().Subscribe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub := Sub("t", broadcast)
+		sub.Start = Earliest()
+		if err := raw.Send(&pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Open{Open: open("c", sub)}}); err != nil {
+			t.Fatal(err)
+		}
+		large := strings.Repeat("x", 64<<10)
+		for range 40 {
+			Publish(t, in.Mesh(), "t", large)
+		}
+		<-time.After(time.Second)
+		drain(t, in, &pb.DrainRequest{Grace: durationpb.New(5 * time.Second)})
+		<-time.After(15 * time.Second)
+		if n := in.Server.Metrics().StreamsLive.Load(); n != 0 {
+			t.Errorf("%d streams are left 10 s after the grace", n)
 		}
 	})
 }

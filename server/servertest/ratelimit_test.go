@@ -234,3 +234,22 @@ func TestRateLimitRefused(t *testing.T) {
 		t.Errorf("listed: %v, %v", list, err)
 	}
 }
+
+// TestDeliverRateLimitOfManyLites: lite topics that a limit holds back do not wake
+// one another: what they cost rises with their number, not with its square.
+func TestDeliverRateLimitOfManyLites(t *testing.T) {
+	const lites, seconds, each = 100, 5, 20
+	synctest.Test(t, func(t *testing.T) {
+		in := Start(t, Options{})
+		setRateLimit(t, in, &pb.SetRateLimitRequest{ClientId: "c", Direction: delivering, EventsPerSecond: 50})
+		fillLites(t, in.Lite(), lites, each)
+		s := OpenLite(t, in.Lite(), openLite("c", liteNames(lites)...))
+		<-time.After(seconds * time.Second)
+		if n := len(s.Pending()); n < 50*seconds || n > 50*(seconds+1)+1 {
+			t.Errorf("%d deliveries in %d s at 50 a second", n, seconds)
+		}
+		if turns := metrics(t, in)["deliver_rate_limited_total"]; turns > lites*seconds*100 {
+			t.Errorf("%d lite topics took %v turns in %d s", lites, turns, seconds)
+		}
+	})
+}

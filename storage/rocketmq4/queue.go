@@ -222,7 +222,7 @@ func (q *queue) find(topic string, first bool) (info *topicInfo, err error) {
 // returns the calls that wait for that.
 func (q *queue) drop(t *topicQueue) []*call {
 	if q.topics[t.name] == t {
-		delete(q.topics, t.name)
+		q.lookAnew(t)
 	}
 	waiting := t.waiting
 	t.waiting = nil
@@ -258,8 +258,20 @@ func (q *queue) forget(topic string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if t := q.topics[topic]; t != nil && t.info != nil {
-		delete(q.topics, topic)
+		q.lookAnew(t)
 	}
+}
+
+// lookAnew has a topic looked up with the next Append. While something of it is
+// queued it is kept, so that what comes then goes behind that; the lock is held.
+func (q *queue) lookAnew(t *topicQueue) {
+	t.info, t.parts = nil, nil
+	for _, p := range t.byName {
+		if p.sending {
+			return
+		}
+	}
+	delete(q.topics, t.name)
 }
 
 // close lets what was appended be written, for as long as RequestTimeout; the

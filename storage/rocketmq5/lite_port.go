@@ -33,11 +33,17 @@ type litePort interface {
 
 // liteNews is what came to a queue of a parent.
 type liteNews struct {
-	next  int64    // where to go on
-	lites []string // the lite topics of the messages
+	next int64 // where to go on
+	came []liteCame
 	// stray are those of messages that the broker has put into no lite topic.
 	stray []string
 	lost  bool // the queue does not hold the offset
+}
+
+// liteCame is a message of a lite topic.
+type liteCame struct {
+	lite string
+	end  int64 // the offset behind it there; 0: not told
 }
 
 // litePull is what a read of a lite topic found.
@@ -146,11 +152,16 @@ func (p *remotingPort) watch(ctx context.Context, q queue, offset int64, wait ti
 	}
 	news.next = res.NextOffset
 	for i := range msgs {
+		news.next = msgs[i].QueueOffset + 1 // the pull may hold more than was decoded
 		lite, ok := msgs[i].Property(propLite)
 		if !ok {
 			continue
 		}
-		news.lites = append(news.lites, lite)
+		one := liteCame{lite: lite}
+		if off, err := liteOffset(&msgs[i], remoting.LiteTopic(q.topic, lite)); err == nil {
+			one.end = off + 1
+		}
+		news.came = append(news.came, one)
 		if _, placed := msgs[i].Property(propDispatch); !placed {
 			news.stray = append(news.stray, lite)
 		}

@@ -91,8 +91,33 @@ type liteState struct {
 	// before a read that found nothing more.
 	came, atEnd uint64
 	awaits      map[*liteAwait]bool
-	used        time.Time
-	split       bool // it was told that it is at two brokers
+	// due is the end that the watch has seen last, and when: a broker puts a
+	// message into the parent's queue first, so a read may come too early.
+	due   int64
+	dueAt time.Time
+	used  time.Time
+	split bool // it was told that it is at two brokers
+}
+
+const (
+	// unseenFor is how long a message that the watch has seen may be missing in
+	// its lite topic before it is given up, unseenPause how long a read that came
+	// too early waits.
+	unseenFor   = 5 * time.Second
+	unseenPause = 10 * time.Millisecond
+)
+
+// expect notes that a lite topic has, or will have at once, a message below end.
+func (st *liteState) expect(end int64, now time.Time) {
+	if now.Sub(st.dueAt) < unseenFor {
+		end = max(end, st.due)
+	}
+	st.due, st.dueAt = end, now
+}
+
+// early tells whether a read that found nothing at an offset came too early.
+func (st *liteState) early(offset int64, now time.Time) bool {
+	return offset < st.due && now.Sub(st.dueAt) < unseenFor
 }
 
 // neverRead is liteState.atEnd before the first read.
@@ -200,7 +225,7 @@ func (w *parentWatch) look(first bool) (all bool) {
 
 // follow waits at a queue for messages.
 func (w *parentWatch) follow(q queue, next int64) {
-	failures := 0
+	failures, lost := 0, 0
 	for w.ctx.Err() == nil {
 		wait := watchWait
 		if failures > 0 {
@@ -219,7 +244,12 @@ func (w *parentWatch) follow(q queue, next int64) {
 			w.missed()
 		}
 		failures = 0
-		w.came(q.broker, news.lites)
+		if lost++; !news.lost {
+			lost = 0
+		} else if lost > 1 { // it has told a place that it does not hold
+			pause(w.ctx, session.Pause(lost))
+		}
+		w.came(q.broker, news.came)
 		w.strayed(q.broker, news.stray)
 	}
 }
@@ -234,16 +264,18 @@ func (w *parentWatch) strayed(broker string, lites []string) {
 }
 
 // came tells who awaits lite topics that messages have come for.
-func (w *parentWatch) came(broker string, lites []string) {
+func (w *parentWatch) came(broker string, list []liteCame) {
 	var tell []func()
+	now := time.Now()
 	w.mu.Lock()
-	for _, name := range lites {
-		st := w.lites[name]
+	for _, one := range list {
+		st := w.lites[one.lite]
 		if st == nil {
 			continue
 		}
 		st.came++
-		w.settle(name, st, broker)
+		w.settle(one.lite, st, broker)
+		st.expect(one.end, now)
 		tell = st.take(tell)
 	}
 	w.mu.Unlock()
@@ -338,8 +370,9 @@ func (ls *lites) read(ctx context.Context, req storage.PollRequest) (res litePul
 		case err != nil:
 			return res, err
 		case broker == "":
-			w.read(st, req, litePull{next: req.Start}, "", seen)
-			return litePull{next: req.Start}, nil
+			res = litePull{next: req.Start}
+			w.read(ctx, st, req, res, "", seen)
+			return res, nil
 		case req.Start < low || req.Start > high:
 			return res, &storage.RangeError{Topic: req.Topic, Partition: req.Partition, Offset: req.Start, Min: low, Max: high}
 		}
@@ -351,21 +384,27 @@ func (ls *lites) read(ctx context.Context, req storage.PollRequest) (res litePul
 	if err != nil {
 		return res, err
 	}
-	w.read(st, req, res, broker, seen)
+	w.read(ctx, st, req, res, broker, seen)
 	return res, nil
 }
 
-// read notes what a read has told.
-func (w *parentWatch) read(st *liteState, req storage.PollRequest, res litePull, broker string, seen uint64) {
+// read notes what a read has told. One that came too early waits a moment, and
+// has found no end.
+func (w *parentWatch) read(ctx context.Context, st *liteState, req storage.PollRequest, res litePull, broker string, seen uint64) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	st.used = time.Now()
 	if broker != "" {
 		w.settle(req.Partition, st, broker)
 		st.high = res.high
 	}
-	if len(res.list) == 0 && res.next <= req.Start {
+	nothing := len(res.list) == 0 && res.next <= req.Start
+	early := nothing && st.early(req.Start, st.used)
+	if nothing && !early {
 		st.atEnd = seen
+	}
+	w.mu.Unlock()
+	if early {
+		pause(ctx, unseenPause)
 	}
 }
 

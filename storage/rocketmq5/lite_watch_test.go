@@ -26,8 +26,11 @@ type liteFake struct {
 	came  map[queue][]string          // the lite topics of the messages of each queue
 	lites map[string]map[string]int64 // by broker and lite topic: how many messages
 	away  error
+	lost  bool          // no queue holds any offset
 	moved chan struct{} // closed, and made anew, when something changes
 	pulls int           // watches under way
+	// hidden messages are in their queue and not yet in their lite topic.
+	hidden int64
 }
 
 func newLiteFake(queues ...queue) *liteFake {
@@ -51,6 +54,30 @@ func (f *liteFake) put(q queue, lite string) {
 		}
 		f.lites[q.broker][lite]++
 	})
+}
+
+// putSlowly stores a message that is not in its lite topic until show is called.
+func (f *liteFake) putSlowly(q queue, lite string) (show func()) {
+	f.change(func() {
+		f.came[q] = append(f.came[q], lite)
+		f.hidden++
+	})
+	return func() {
+		f.mu.Lock() // nobody is told
+		defer f.mu.Unlock()
+		f.hidden--
+		if f.lites[q.broker] == nil {
+			f.lites[q.broker] = map[string]int64{}
+		}
+		f.lites[q.broker][lite]++
+	}
+}
+
+// ends is the end of a lite topic with what is hidden.
+func (f *liteFake) ends(broker, lite string) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lites[broker][lite] + f.hidden
 }
 
 func (f *liteFake) queues(context.Context, string) ([]queue, error) {
@@ -96,16 +123,22 @@ func (f *liteFake) watch(ctx context.Context, q queue, offset int64, wait time.D
 	}()
 	for {
 		f.mu.Lock()
-		list, away, moved := f.came[q], f.away, f.moved
+		list, away, lost, moved := f.came[q], f.away, f.lost, f.moved
 		f.mu.Unlock()
 		switch {
 		case away != nil:
 			return liteNews{}, away
+		case lost:
+			return liteNews{next: offset, lost: true}, nil
 		case int64(len(list)) > offset:
 			news := liteNews{next: int64(len(list))}
 			for _, lite := range list[offset:] {
 				name, stray := strings.CutPrefix(lite, "stray:")
-				news.lites = append(news.lites, name)
+				one := liteCame{lite: name}
+				if !stray {
+					one.end = f.ends(q.broker, name)
+				}
+				news.came = append(news.came, one)
 				if stray {
 					news.stray = append(news.stray, name)
 				}
@@ -225,6 +258,55 @@ func TestLiteWatchLosesNothing(t *testing.T) {
 		wantRung(t, "there is one above", early, 1)
 		never, _ := r.awaits("never-read", 0)
 		wantRung(t, "it was never read", never, 1)
+	})
+}
+
+// TestLiteWatchTooEarly: a broker puts a message into the parent's queue before
+// it is in its lite topic. Who was told of it and looks too early looks again; but
+// not for ever, for it may have expired.
+func TestLiteWatchTooEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLiteRig(t, newLiteFake(q0))
+		r.reads("x", 0, 0)
+		x, _ := r.awaits("x", 0)
+		show := r.f.putSlowly(q0, "x")
+		wantRung(t, "it came", x, 1)
+		r.reads("x", 0, 0)
+		x, _ = r.awaits("x", 0)
+		wantRung(t, "it is not there yet", x, 1)
+		show()
+		r.reads("x", 0, 1)
+		r.reads("x", 1, 0)
+		r.f.putSlowly(q0, "x")
+		synctest.Wait()
+		looks, begin := 0, time.Now()
+		for again := true; again; looks++ {
+			r.reads("x", 1, 0)
+			var stop func()
+			x, stop = r.awaits("x", 1)
+			again = *x > 0
+			stop()
+		}
+		if took := time.Since(begin); took > 10*time.Second || looks > 2000 {
+			t.Errorf("it was looked for %d times in %v", looks, took)
+		}
+	})
+}
+
+// TestLiteWatchLost: a broker that goes on to refuse the offset that it has told
+// is not asked without a pause, and does not make everybody look without one.
+func TestLiteWatchLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLiteRig(t, newLiteFake(q0))
+		r.reads("x", 0, 0)
+		r.f.change(func() { r.f.lost = true })
+		<-time.After(time.Minute)
+		w := r.parents["p"]
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.all == 0 || w.all > 100 {
+			t.Errorf("in a minute everybody was made to look %d times", w.all)
+		}
 	})
 }
 

@@ -5,8 +5,13 @@ import (
 	"fmt"
 )
 
-// maxDepth bounds how deep JSON may be nested.
-const maxDepth = 64
+// maxDepth bounds how deep JSON may be nested, maxKeyDepth how deep keys that
+// are no strings may be within one another: each level doubles the escapes of
+// those within.
+const (
+	maxDepth    = 64
+	maxKeyDepth = 2
+)
 
 // Unmarshal reads the JSON of RocketMQ, in which keys may also be numbers and
 // objects: {0:"a",{"queueId":1}:2}. Such keys become strings of their text.
@@ -25,9 +30,10 @@ func Unmarshal(src []byte, v any) error {
 // standardizer writes JSON anew with keys that are strings. What it does not
 // understand it copies: encoding/json is the judge.
 type standardizer struct {
-	src []byte
-	at  int
-	out []byte
+	src  []byte
+	at   int
+	out  []byte
+	keys int // how many odd keys it is within
 }
 
 func (s *standardizer) fail(what string) error {
@@ -111,7 +117,10 @@ func (s *standardizer) member(depth int) error {
 
 // oddKey makes a string of a key that is none.
 func (s *standardizer) oddKey(depth int) error {
-	key := standardizer{src: s.src, at: s.at}
+	if s.keys == maxKeyDepth {
+		return s.fail("keys that are no strings are nested too deep")
+	}
+	key := standardizer{src: s.src, at: s.at, keys: s.keys + 1}
 	if err := key.value(depth); err != nil {
 		return err
 	}

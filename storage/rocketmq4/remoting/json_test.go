@@ -45,6 +45,24 @@ func TestUnmarshalDamaged(t *testing.T) {
 	}
 }
 
+// TestUnmarshalKeysInKeys: each key that is an object is written as a string
+// within a string, which doubles its escapes: a few of these in one another are
+// refused, before a hundred bytes become all of memory.
+func TestUnmarshalKeysInKeys(t *testing.T) {
+	nested := func(depth int) []byte {
+		return []byte(strings.Repeat("{", depth) + `"a"` + strings.Repeat(":1}", depth))
+	}
+	var v any
+	if err := remoting.Unmarshal(nested(2), &v); err != nil { // one object as a key
+		t.Error(err)
+	}
+	for _, depth := range []int{6, 20, 40, 60} {
+		if err := remoting.Unmarshal(nested(depth), &v); !errors.Is(err, remoting.ErrMalformed) {
+			t.Fatalf("%d keys in one another: %v", depth, err)
+		}
+	}
+}
+
 // Any bytes give a value or ErrMalformed, and what is JSON is read as it is.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(`{"brokerAddrs":{0:"127.0.0.1:10911"},{"queueId":0}:[1,-2.5e3,true,null]}`))

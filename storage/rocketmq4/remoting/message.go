@@ -141,28 +141,57 @@ func (d *decoder) int64() int64 {
 
 // DecodeMessages reads the messages in the body of a pull. A batch that the
 // broker keeps as one message becomes the messages in it, with offsets that
-// count up. Bodies are decompressed, up to MaxBody bytes. Messages refer to
-// body. Any bytes give messages or ErrMalformed; those before the damage are
-// returned with the error.
-func DecodeMessages(body []byte) (list []Message, err error) {
+// count up; what only says that it is one is one message. Bodies are
+// decompressed, up to MaxBody bytes each. All together have about as much: where
+// there is no room for more, the others are left out, and reading goes on behind
+// the last one returned. Messages refer to body. Any bytes give messages or
+// ErrMalformed; those before the damage are returned with the error.
+func DecodeMessages(body []byte) (list []Message, err error) { return decodeUpTo(body, MaxBody) }
+
+// decodeUpTo is DecodeMessages with so many bytes of room for what is
+// decompressed.
+func decodeUpTo(body []byte, room int) (list []Message, err error) {
 	for at := 0; at < len(body); {
 		m, n, err := decodeMessage(body[at:])
 		if err != nil {
 			return list, fmt.Errorf("message at byte %d: %w", at, err)
 		}
-		at += n
-		if m.SysFlag&SysInnerBatch == 0 || m.SysFlag&SysUnwrap == 0 {
+		if at += n; m.SysFlag&(SysCompressed|SysInnerBatch) == 0 {
 			list = append(list, m)
 			continue
 		}
-		if list, err = appendInner(list, &m); err != nil {
-			return list, fmt.Errorf("batch at offset %d: %w", m.QueueOffset, err)
+		inner, cost := unpack(m, body[at:])
+		if room -= cost; room < 0 && len(list) > 0 {
+			return list, nil
 		}
+		list = append(list, inner...)
 	}
 	return list, nil
 }
 
-// decodeMessage reads the first message and tells its size.
+// unpack decompresses a message and makes the messages of it that it holds; cost
+// is what they take beyond the body of the pull.
+func unpack(stored Message, rest []byte) (list []Message, cost int) {
+	m := stored
+	if m.inflate(); len(m.Body) > len(stored.Body) {
+		cost = len(m.Body)
+	}
+	if m.SysFlag&SysInnerBatch == 0 || m.SysFlag&SysUnwrap == 0 {
+		return []Message{m}, cost
+	}
+	list, err := innerOf(&m, rest)
+	if err != nil {
+		stored.BodyErr = fmt.Errorf("batch at offset %d: %w", m.QueueOffset, err)
+		return []Message{stored}, 0
+	}
+	return list, cost + len(list)*innerCost
+}
+
+// innerCost is about what a message of a batch takes besides its body.
+const innerCost = 256
+
+// decodeMessage reads the first message as it lies in the log, and tells its
+// size.
 func decodeMessage(b []byte) (m Message, size int, err error) {
 	head := decoder{b: b}
 	size = head.int32()
@@ -190,7 +219,6 @@ func decodeMessage(b []byte) (m Message, size int, err error) {
 	if d.failed {
 		return Message{}, 0, fmt.Errorf("it is cut off: %w", ErrMalformed)
 	}
-	m.inflate()
 	return m, size, nil
 }
 
@@ -225,20 +253,34 @@ func (m *Message) inflate() {
 	m.SysFlag &^= SysCompressed | SysCompression
 }
 
-// appendInner appends the messages of a batch that is kept as one message.
-func appendInner(list []Message, outer *Message) ([]Message, error) {
+// maxInner bounds the messages of a batch that is kept as one message.
+const maxInner = 1 << 16
+
+// innerOf is the messages of a batch that is kept as one message. rest is what
+// follows it: that begins behind the batch, unless the broker has counted it as
+// one message.
+func innerOf(outer *Message, rest []byte) (list []Message, err error) {
 	if outer.BodyErr != nil {
-		return list, outer.BodyErr
+		return nil, outer.BodyErr
 	}
-	for b, n := outer.Body, int64(0); len(b) > 0; n++ {
+	for b := outer.Body; len(b) > 0; {
 		m, size, err := decodeInner(b)
+		if err == nil && len(list) == maxInner {
+			err = fmt.Errorf("there are more than %d: %w", maxInner, ErrMalformed)
+		}
 		if err != nil {
-			return list, fmt.Errorf("message %d of the batch: %w", n, err)
+			return nil, fmt.Errorf("message %d of the batch: %w", len(list), err)
 		}
 		b = b[size:]
-		m.Topic, m.QueueID, m.QueueOffset, m.PhysicalOffset = outer.Topic, outer.QueueID, outer.QueueOffset+n, outer.PhysicalOffset
+		m.Topic, m.QueueID, m.QueueOffset, m.PhysicalOffset = outer.Topic, outer.QueueID, outer.QueueOffset+int64(len(list)), outer.PhysicalOffset
 		m.BornTime, m.StoreTime, m.StoreHost, m.ReconsumeTimes = outer.BornTime, outer.StoreTime, outer.StoreHost, outer.ReconsumeTimes
 		list = append(list, m)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("it holds no message: %w", ErrMalformed)
+	}
+	if next, _, err := decodeMessage(rest); err == nil && next.QueueOffset < outer.QueueOffset+int64(len(list)) {
+		return nil, fmt.Errorf("it holds %d messages, and the next one is at offset %d: %w", len(list), next.QueueOffset, ErrMalformed)
 	}
 	return list, nil
 }

@@ -150,9 +150,60 @@ func TestInnerBatch(t *testing.T) {
 			t.Errorf("message %d is %+v", i, g)
 		}
 	}
-	m.SysFlag, m.Body = remoting.SysInnerBatch|remoting.SysUnwrap, body[:len(body)-3]
-	if got, err := remoting.DecodeMessages(remoting.AppendMessage(nil, &m)); !errors.Is(err, remoting.ErrMalformed) || len(got) != 2 {
-		t.Errorf("a batch that is cut off: %d messages, %v", len(got), err)
+}
+
+// TestNoInnerBatch: a message that only says that it is a batch, which any
+// producer of RocketMQ 4 can write, is one message. It neither ends the reading of
+// its queue nor hides those behind it.
+func TestNoInnerBatch(t *testing.T) {
+	body, err := remoting.EncodeBatch([]remoting.OutMessage{{Body: []byte("a")}, {Body: []byte("b")}, {Body: []byte("c")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := message()
+	next.QueueOffset = 18
+	for name, tt := range map[string]struct {
+		flag int
+		body []byte
+	}{
+		"cut off":                 {0, body[:len(body)-3]},
+		"empty":                   {0, []byte{}},
+		"garbage":                 {0, []byte("garbage")},
+		"cannot be decompressed":  {remoting.SysCompressed | remoting.SysLZ4, []byte("garbage")},
+		"counted as one":          {0, body},
+		"compressed, cut off":     {remoting.SysCompressed | remoting.SysZSTD, compress(t, remoting.SysZSTD, body[:len(body)-1])},
+		"of more than can be had": {0, bytes.Repeat(body[:23], remoting.MaxInner+1)},
+	} {
+		m := message()
+		m.SysFlag, m.Body = remoting.SysInnerBatch|remoting.SysUnwrap|tt.flag, tt.body
+		got, err := remoting.DecodeMessages(remoting.AppendMessage(remoting.AppendMessage(nil, &m), &next))
+		if err != nil || len(got) != 2 || got[0].QueueOffset != 17 || got[1].QueueOffset != 18 {
+			t.Errorf("%s: %d messages, %v", name, len(got), err)
+			continue
+		}
+		if !errors.Is(got[0].BodyErr, remoting.ErrMalformed) || !bytes.Equal(got[0].Body, tt.body) {
+			t.Errorf("%s: body of %d bytes, %v", name, len(got[0].Body), got[0].BodyErr)
+		}
+	}
+}
+
+// TestManyCompressionBombs: the messages of one pull are bounded together. What
+// there is no room for is left for the next pull; the first message always comes.
+func TestManyCompressionBombs(t *testing.T) {
+	const limit = 1 << 20
+	var body []byte
+	for i := range 8 {
+		m := message()
+		m.QueueOffset = 17 + int64(i)
+		m.SysFlag = remoting.SysCompressed | remoting.SysZlib
+		m.Body = compress(t, remoting.SysZlib, make([]byte, limit*2/5))
+		body = remoting.AppendMessage(body, &m)
+	}
+	for most, want := range map[int]int{limit: 2, limit / 100: 1, 4 * limit: 8} {
+		got, err := remoting.DecodeUpTo(body, most)
+		if err != nil || len(got) != want {
+			t.Errorf("%d messages, %v; want %d", len(got), err, want)
+		}
 	}
 }
 

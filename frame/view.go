@@ -211,6 +211,26 @@ func (v View) Attr(name string) ([]byte, bool) {
 	return nil, false
 }
 
+// HasOwn reports whether the name of any attribute begins with "em", as those do
+// that mean something to the mesh. It is quick, and allocates nothing.
+func (v View) HasOwn() bool {
+	off := headerLen
+	for range v.Count() {
+		if off < 0 || len(v)-off < attrOverhead {
+			return false
+		}
+		n := int(binary.BigEndian.Uint16(v[off:]))
+		if n >= 2 && v[off+2] == 'e' && v[off+3] == 'm' {
+			return true
+		}
+		if off += 2 + n; len(v)-off < 4 {
+			return false
+		}
+		off += 4 + int(binary.BigEndian.Uint32(v[off:]))
+	}
+	return false
+}
+
 // Attributes yields name and value of each attribute, in the order in which
 // they are stored.
 func (v View) Attributes() iter.Seq2[[]byte, []byte] {

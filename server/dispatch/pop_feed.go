@@ -313,7 +313,7 @@ func (f *feed) arrived(b *storage.Batch, err error, now time.Time) {
 		f.popFailed(err, now)
 	} else {
 		f.popErr = 0
-		expires, to := survey(b)
+		expires, to := surveyAll(b)
 		sortByPartition(b, expires, to)
 		for i := range b.Records {
 			q := f.take(&b.Records[i], now)

@@ -23,7 +23,7 @@ const (
 	codecZSTD   = 4
 )
 
-var errInflated = errors.New("is larger than 256 MiB")
+var errInflated = errors.New("it is larger than is allowed")
 
 // inflate reads the n bytes of a batch that hold its compressed records.
 func (d *decoder) inflate(h *header, n int) {
@@ -34,7 +34,7 @@ func (d *decoder) inflate(h *header, n int) {
 	}
 	buf := scratch.Get().(*bytes.Buffer)
 	defer giveScratch(buf)
-	err := inflate(buf, h.codec(), packed)
+	err := inflate(buf, h.codec(), packed, maxInflated)
 	d.s.r += n
 	b := buf.Bytes()
 	if err != nil || h.count < 0 || h.count > len(b)/minRecord {
@@ -74,22 +74,26 @@ func giveScratch(b *bytes.Buffer) {
 	}
 }
 
-// inflate appends what was compressed to dst, up to maxInflated bytes.
-func inflate(dst *bytes.Buffer, codec int, packed []byte) error {
+// inflate appends what was compressed to dst, up to limit bytes, which is
+// maxInflated at most.
+func inflate(dst *bytes.Buffer, codec int, packed []byte, limit int) error {
 	switch codec {
 	case codecGzip:
-		return inflateGzip(dst, packed)
+		return inflateGzip(dst, packed, limit)
 	case codecSnappy:
-		return inflateSnappy(dst, packed)
+		return inflateSnappy(dst, packed, limit)
 	case codecLZ4:
 		r := lz4Readers.Get().(*lz4.Reader)
 		defer lz4Readers.Put(r)
 		r.Reset(bytes.NewReader(packed))
-		return readLimited(dst, r)
+		return readLimited(dst, r, limit)
 	case codecZSTD:
 		r := zstdReaders.Get().(*zstd.Decoder)
 		defer zstdReaders.Put(r)
 		b, err := r.DecodeAll(packed, dst.AvailableBuffer())
+		if err == nil && len(b) > limit {
+			err = errInflated
+		}
 		_, _ = dst.Write(b) // a buffer takes everything
 		return err
 	}
@@ -108,7 +112,7 @@ var (
 	}}
 )
 
-func inflateGzip(dst *bytes.Buffer, packed []byte) (err error) {
+func inflateGzip(dst *bytes.Buffer, packed []byte, limit int) (err error) {
 	r, ok := gzipReaders.Get().(*gzip.Reader)
 	if ok {
 		err = r.Reset(bytes.NewReader(packed))
@@ -119,12 +123,12 @@ func inflateGzip(dst *bytes.Buffer, packed []byte) (err error) {
 		return err
 	}
 	defer gzipReaders.Put(r)
-	return readLimited(dst, r)
+	return readLimited(dst, r, limit)
 }
 
-func readLimited(dst *bytes.Buffer, r io.Reader) error {
-	n, err := dst.ReadFrom(io.LimitReader(r, maxInflated+1))
-	if err == nil && n > maxInflated {
+func readLimited(dst *bytes.Buffer, r io.Reader, limit int) error {
+	n, err := dst.ReadFrom(io.LimitReader(r, int64(limit)+1))
+	if err == nil && n > int64(limit) {
 		err = errInflated
 	}
 	return err
@@ -132,9 +136,9 @@ func readLimited(dst *bytes.Buffer, r io.Reader) error {
 
 // inflateSnappy tries ever more room: the framed form does not tell how much it
 // needs.
-func inflateSnappy(dst *bytes.Buffer, packed []byte) error {
+func inflateSnappy(dst *bytes.Buffer, packed []byte, limit int) error {
 	for room := max(4*len(packed), 1024); ; room *= 4 {
-		room = min(room, maxInflated)
+		room = min(room, limit)
 		dst.Grow(room)
 		b, err := xerial.DecodeCapped(dst.AvailableBuffer()[:0:room], packed)
 		switch {
@@ -143,7 +147,7 @@ func inflateSnappy(dst *bytes.Buffer, packed []byte) error {
 			return nil
 		case !errors.Is(err, xerial.ErrDstTooSmall):
 			return err
-		case room == maxInflated:
+		case room == limit:
 			return errInflated
 		}
 	}

@@ -39,7 +39,7 @@ func (d *decoder) message(size int) {
 	}
 	buf := scratch.Get().(*bytes.Buffer)
 	defer giveScratch(buf)
-	if err := inflate(buf, int(m.attributes&bitsCodec), s.p.of(m.value)); err != nil {
+	if err := inflate(buf, int(m.attributes&bitsCodec), s.p.of(m.value), maxInflated); err != nil {
 		s.fail("the messages up to offset %d, compression %d, cannot be read: %v", m.offset, m.attributes&bitsCodec, err)
 		return
 	}

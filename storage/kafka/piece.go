@@ -1,6 +1,9 @@
 package kafka
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // pieceBytes is how much of an answer lies in one piece of memory. It is what
 // the mesh reads at once, so that a piece that is full can become its batch.
@@ -97,6 +100,7 @@ type chunk struct {
 	next   int64    // where reading goes on behind it: there is nothing in between
 	end    int64    // of the partition, as far as records may be read
 	size   int64    // bytes of keys and values that are not taken
+	began  time.Time
 }
 
 // take moves on behind n records, all of the first piece.

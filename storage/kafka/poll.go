@@ -124,7 +124,7 @@ func (r *reading) atCursor(ctx context.Context) (err error) {
 // fill reads until there is a record, or nothing but offsets that hold none up to
 // the end, or the wait is over.
 func (r *reading) fill(ctx context.Context) error {
-	if c := r.at.partition.take(r.start); c != nil {
+	if c := r.at.partition.takeComing(ctx, r.start); c != nil {
 		return r.deliver(c)
 	}
 	pause := time.Duration(0)
@@ -223,6 +223,7 @@ func (r *reading) deliver(c *chunk) error {
 	}
 	r.batch.Next = c.start
 	if len(c.pieces) > 0 {
+		r.prefetch(c)
 		r.at.partition.keep(c)
 	}
 	return nil

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"io"
+	"time"
 
 	"github.com/IBM/sarama"
 )
@@ -38,7 +39,7 @@ type result struct {
 // request. Where it returns an error, that is one of src, or wraps
 // storage.ErrCorrupt.
 func readResult(src io.Reader, n int, version int16, q *query) (*result, error) {
-	d := &decoder{version: version, q: q, chunk: chunk{start: q.start, next: q.start}}
+	d := &decoder{version: version, q: q, chunk: chunk{start: q.start, next: q.start, began: time.Now()}}
 	d.s = newStream(src, n, d.keep)
 	d.body()
 	d.s.end()

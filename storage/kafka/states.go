@@ -79,6 +79,8 @@ type partition struct {
 
 	mu       sync.Mutex // guards what follows
 	remnants []remnant  // oldest first
+	coming   *prefetch  // under way; nil: none
+	epoch    int        // how often the remnants were dropped
 	ended    bool       // nothing is kept any more: the topic was deleted
 }
 
@@ -102,6 +104,11 @@ func (p *partition) see(end int64) {
 func (p *partition) keep(c *chunk) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.keepLocked(c)
+}
+
+// keepLocked is keep; the lock is held.
+func (p *partition) keepLocked(c *chunk) {
 	if p.ended {
 		return
 	}
@@ -138,6 +145,7 @@ func (p *partition) take(start int64) *chunk {
 func (p *partition) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.epoch++
 	p.cut(0, len(p.remnants))
 }
 

@@ -20,14 +20,18 @@ func twoBatches(t testing.TB, codec int) (raw []byte, want []told, second int) {
 	t.Helper()
 	one := testBatch{base: 10, epoch: 5, codec: codec, first: 1000, last: 2000, producer: -1, entries: []entry{
 		{delta: 0, key: []byte("k"), value: []byte("first"), headers: []kmsg.Header{{Key: "a", Value: []byte("1")}, {Key: "b"}}},
-		{delta: 1, time: 5, value: []byte{}, key: []byte{}}, {delta: 4, time: -7},
+		{delta: 1, time: 5, value: []byte{}, key: []byte{}},
+		{delta: 4, time: -7},
 	}}.bytes(t)
 	two := testBatch{base: 20, epoch: 6, codec: codec, attributes: bitLogAppendTime, first: 1000, last: 3000, producer: -1, entries: []entry{
 		text(0, "second"), text(1, "third"),
 	}}.bytes(t)
 	return append(one, two...), []told{
-		{10, 1000, 5, "k", "first", "a=1 b= "}, {11, 1005, 5, "", "", ""}, {14, 993, 5, "-", "-", ""},
-		{20, 3000, 6, "-", "second", ""}, {21, 3000, 6, "-", "third", ""},
+		{10, 1000, 5, "k", "first", "a=1 b= "},
+		{11, 1005, 5, "", "", ""},
+		{14, 993, 5, "-", "-", ""},
+		{20, 3000, 6, "-", "second", ""},
+		{21, 3000, 6, "-", "third", ""},
 	}, len(one)
 }
 
@@ -121,9 +125,16 @@ func TestAnswerOldMessages(t *testing.T) {
 	}, nil)
 	want := []told{
 		{9, 8, 0, "-", "new", ""},
-		{10, 0, -1, "k", "a", ""}, {11, 40, -1, "-", "-", ""}, {12, 41, -1, "-", "", ""},
-		{13, 0, -1, "k", "x", ""}, {14, 0, -1, "-", "y", ""}, {15, 50, -1, "k", "x", ""}, {16, 60, -1, "-", "y", ""},
-		{17, 71, -1, "k", "x", ""}, {18, 71, -1, "-", "y", ""}, {19, 9, 0, "-", "newer", ""},
+		{10, 0, -1, "k", "a", ""},
+		{11, 40, -1, "-", "-", ""},
+		{12, 41, -1, "-", "", ""},
+		{13, 0, -1, "k", "x", ""},
+		{14, 0, -1, "-", "y", ""},
+		{15, 50, -1, "k", "x", ""},
+		{16, 60, -1, "-", "y", ""},
+		{17, 71, -1, "k", "x", ""},
+		{18, 71, -1, "-", "y", ""},
+		{19, 9, 0, "-", "newer", ""},
 	}
 	for from, first := range map[int64]int{9: 0, 10: 1, 14: 5, 16: 7, 19: 10} {
 		res, got := decoded(t, 4, answerOf(4, raw, nil, false), query{start: from})

@@ -55,12 +55,14 @@ func backendsHelp() string {
 
 // The systems' names in the report.
 const (
-	nameMesh   = "ackmesh"
-	nameNATS   = "jetstream"
-	nameSarama = "sarama"
-	nameGroup  = "sarama-group"
-	nameApache = "apache-go"
-	nameBatch  = "apache-go-32"
+	nameMesh         = "ackmesh"
+	nameNATS         = "jetstream"
+	nameSarama       = "sarama"
+	nameGroup        = "sarama-group"
+	nameSaramaEvents = "sarama-events"
+	nameGroupEvents  = "sarama-group-events"
+	nameApache       = "apache-go"
+	nameBatch        = "apache-go-32"
 )
 
 // kafkaScenarios: a stored topic is read by all in turn.

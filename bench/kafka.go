@@ -56,6 +56,8 @@ func gatherKafka(ctx context.Context, w *workshop) error {
 	}
 	w.addPeer(nameSarama, []string{peer, "consumer"})
 	w.addPeer(nameGroup, []string{peer, "group"}, load.CatchUp, load.Live)
+	w.addPeer(nameSaramaEvents, []string{peer, "consumer-events"}, load.CatchUp)
+	w.addPeer(nameGroupEvents, []string{peer, "group-events"}, load.CatchUp)
 	return nil
 }
 

@@ -58,14 +58,7 @@ func checkAttr(name, value string) error {
 	return utf8Error(name, utf8.ValidString(name), utf8.ValidString(value))
 }
 
-// checkAttrBytes is checkAttr for bytes.
-func checkAttrBytes(name, value []byte) error {
-	if err := checkAttrLen(name, value); err != nil {
-		return err
-	}
-	return utf8Error(name, utf8.Valid(name), utf8.Valid(value))
-}
-
+// checkAttrLen holds an attribute to the limits.
 func checkAttrLen[T string | []byte](name, value T) error {
 	if len(name) > MaxNameLen {
 		return errAttrLimit(fieldName, name, int64(len(name)), MaxNameLen)

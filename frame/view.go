@@ -3,6 +3,7 @@ package frame
 import (
 	"encoding/binary"
 	"iter"
+	"unicode/utf8"
 )
 
 // View is a frame in its stored form, read in place. Get one from Parse; the
@@ -57,12 +58,17 @@ func checkHeader(b []byte) error {
 // checkAttrs checks the attributes and returns where the data begins.
 func checkAttrs(v View) (int, error) {
 	off, seen := headerLen, uint64(0)
+	ascii := isASCII(v[headerLen:max(len(v)-v.dataLen(), headerLen)])
 	for range v.Count() {
 		name, value, end, ok := attrAt(v, off)
 		if !ok {
 			return 0, explainAttr(v, off)
 		}
-		if err := checkAttrBytes(name, value); err != nil {
+		err := checkAttrLen(name, value)
+		if err == nil && !ascii {
+			err = utf8Error(name, utf8.Valid(name), utf8.Valid(value))
+		}
+		if err != nil {
 			return 0, err
 		}
 		bit := nameBit(name)
@@ -73,6 +79,19 @@ func checkAttrs(v View) (int, error) {
 		off = end
 	}
 	return off, nil
+}
+
+// isASCII reports whether no byte is above 0x7F. All attributes are looked at
+// together, lengths included: most often that spares a look at each.
+func isASCII(b []byte) bool {
+	all := uint64(0)
+	for ; len(b) >= 8; b = b[8:] {
+		all |= binary.LittleEndian.Uint64(b)
+	}
+	for _, c := range b {
+		all |= uint64(c)
+	}
+	return all&0x8080808080808080 == 0
 }
 
 // explainAttr says what is wrong with an attribute that does not fit the bytes.
@@ -209,6 +228,26 @@ func (v View) Attr(name string) ([]byte, bool) {
 		off = end
 	}
 	return nil, false
+}
+
+// HasOwn reports whether the name of any attribute begins with "em", as those do
+// that mean something to the mesh. It is quick, and allocates nothing.
+func (v View) HasOwn() bool {
+	off := headerLen
+	for range v.Count() {
+		if off < 0 || len(v)-off < attrOverhead {
+			return false
+		}
+		n := int(binary.BigEndian.Uint16(v[off:]))
+		if n >= 2 && v[off+2] == 'e' && v[off+3] == 'm' {
+			return true
+		}
+		if off += 2 + n; len(v)-off < 4 {
+			return false
+		}
+		off += 4 + int(binary.BigEndian.Uint32(v[off:]))
+	}
+	return false
 }
 
 // Attributes yields name and value of each attribute, in the order in which

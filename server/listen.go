@@ -22,6 +22,10 @@ import (
 // Adaptive windows cost more than they give on a stream that is always full.
 const streamWindow = 4 << 20
 
+// writeBuffer is how much is written to a connection at once: several messages to
+// who is behind. Connections share the buffers; one with nothing to write has none.
+const writeBuffer = 128 << 10
+
 func init() {
 	experimental.SetDefaultBufferPool(rpc.NewBufferPool())
 }
@@ -102,6 +106,7 @@ func (s *Server) newGRPC(certs *certificates, c chain) *grpc.Server {
 		grpc.MaxConcurrentStreams(uint32(s.cfg.Limits.Streams)),
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(4 * streamWindow),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(4 * streamWindow),
+		grpc.WriteBufferSize(writeBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: k.Time, Timeout: k.Timeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),

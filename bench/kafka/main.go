@@ -1,7 +1,9 @@
 // Command kafka puts the benchmark's load on a Kafka broker without Ackmesh,
 // by sarama with its own defaults: its idempotent producer with acks from all
 // replicas, and for reading its partition consumer ("consumer"), or its
-// consumer group, which commits by itself ("group").
+// consumer group, which commits by itself ("group"). With "-events" behind
+// either, what is read is a frame that Ackmesh has stored, and is made an event:
+// checked, and its attributes and data found, all in place.
 package main
 
 import (
@@ -11,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/IBM/sarama"
@@ -29,15 +32,15 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	i := -1
-	if len(args) == 1 {
-		i = slices.Index([]string{"consumer", "group"}, args[0])
+	if len(args) != 1 {
+		return fmt.Errorf("arguments %q: give one of consumer, group, consumer-events, group-events", args)
 	}
-	if i < 0 {
-		return fmt.Errorf("arguments %q: give consumer or group", args)
+	kind, events := strings.CutSuffix(args[0], "-events")
+	if kind != "consumer" && kind != "group" {
+		return fmt.Errorf("argument %q: give consumer, group, consumer-events or group-events", args[0])
 	}
 	return load.Main(ctx, os.Stdin, os.Stdout, func(spec load.Spec) (load.Driver, error) {
-		return &driver{brokers: []string{spec.Address}, group: args[0] == "group"}, nil
+		return &driver{brokers: []string{spec.Address}, group: kind == "group", events: events}, nil
 	})
 }
 
@@ -45,6 +48,7 @@ func run(ctx context.Context, args []string) error {
 type driver struct {
 	brokers []string
 	group   bool
+	events  bool // what is read are frames
 }
 
 // MakeTopic is not needed: the benchmark makes topics.
@@ -109,7 +113,7 @@ func (c *client) produce() (*producer, error) {
 // Subscribe begins at the beginning in any case: a topic that is not to be
 // read from there is empty still.
 func (c *client) Subscribe(ctx context.Context, topic string, sub load.Sub, handle func(*load.Message)) (load.Subscription, error) {
-	h := &handler{handle: handle}
+	h := &handler{handle: handle, events: c.d.events}
 	var s load.Subscription
 	var err error
 	if c.d.group {

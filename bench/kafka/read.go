@@ -10,6 +10,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/ackmesh/ackmesh/bench/load"
+	"github.com/ackmesh/ackmesh/frame"
 )
 
 // handler calls the load's handler, for one message at a time, from the
@@ -17,6 +18,7 @@ import (
 type handler struct {
 	mu     sync.Mutex
 	handle func(*load.Message)
+	events bool // messages are frames
 }
 
 // all handles a message, and those that are there already; the lock is taken
@@ -24,17 +26,16 @@ type handler struct {
 func (h *handler) all(first *sarama.ConsumerMessage, more <-chan *sarama.ConsumerMessage, handled func(*sarama.ConsumerMessage)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m := first
-	msg := load.Message{Attr: func(name string) string {
-		for _, header := range m.Headers {
-			if string(header.Key) == name {
-				return string(header.Value)
-			}
+	var r reader
+	msg := load.Message{Attr: r.header}
+	if h.events {
+		msg.Attr = r.attribute
+	}
+	for m := first; m != nil; {
+		r.m, msg.Data = m, m.Value
+		if h.events {
+			msg.Data = r.event()
 		}
-		return ""
-	}}
-	for m != nil {
-		msg.Data = m.Value
 		h.handle(&msg)
 		handled(m)
 		select {
@@ -43,6 +44,36 @@ func (h *handler) all(first *sarama.ConsumerMessage, more <-chan *sarama.Consume
 			return
 		}
 	}
+}
+
+// reader finds what the load asks for in a message.
+type reader struct {
+	m *sarama.ConsumerMessage
+	v frame.View
+}
+
+func (r *reader) header(name string) string {
+	for _, header := range r.m.Headers {
+		if string(header.Key) == name {
+			return string(header.Value)
+		}
+	}
+	return ""
+}
+
+// event checks the frame and returns its data. A message that is no frame is
+// data alone, as it is to Ackmesh.
+func (r *reader) event() []byte {
+	v, err := frame.Parse(r.m.Value)
+	if r.v = v; err != nil {
+		return r.m.Value
+	}
+	return v.Data()
+}
+
+func (r *reader) attribute(name string) string {
+	value, _ := r.v.Attr(name)
+	return string(value)
 }
 
 // consumer reads every partition of a topic with one sarama.Consumer.

@@ -291,7 +291,7 @@ func (f *feed) arrived(b *storage.Batch, err error, now time.Time) {
 	} else {
 		f.popErr = 0
 		f.weigh(b)
-		expires, to := survey(b)
+		expires, to := surveyAll(b)
 		sortByPartition(b, expires, to)
 		for i := range b.Records {
 			q := f.take(&b.Records[i], now)

@@ -25,11 +25,9 @@ const (
 
 // fetched is the outcome of one read.
 type fetched struct {
-	req     storage.PollRequest
-	batch   *storage.Batch
-	expires []int64  // as in chunk
-	to      []string // as in chunk
-	err     error
+	req   storage.PollRequest
+	batch *storage.Batch
+	err   error
 }
 
 // tailer reads at the backend's own cursor, one read at a time, on demand.
@@ -73,31 +71,36 @@ func (d *Dispatcher) read(ctx context.Context, l *loop, req storage.PollRequest,
 	err := l.t.poll(ctx, req, b)
 	d.Metrics.Reads.Add(1)
 	f := &fetched{req: req, batch: b, err: err}
-	f.expires, f.to = survey(b)
 	n := len(b.Buf) // the loop's from here on
 	l.post(event{kind: evChunk, chunk: f})
 	return n
 }
 
-// survey lists when records expire and to whom they are addressed; nil when none
-// does or is.
-func survey(b *storage.Batch) (expires []int64, to []string) {
-	for i := range b.Records {
-		rec := &b.Records[i]
-		for name, value := range frame.View(rec.Frame).Attributes() {
-			switch len(name) {
-			case len(frame.AttrTTL):
-				if ms, ok := frame.ParseTTL(value); ok && string(name) == frame.AttrTTL {
-					expires = at(expires, i, len(b.Records), max(rec.Time+ms, 1))
-				}
-			case len(frame.AttrToSubscriber):
-				if string(name) == frame.AttrToSubscriber {
-					to = at(to, i, len(b.Records), string(value))
-				}
+// survey tells when a record expires, 0: never, and to whom it is addressed, "": to
+// all.
+func survey(rec *storage.Record) (expires int64, to string) {
+	v := frame.View(rec.Frame)
+	if !v.HasOwn() {
+		return 0, ""
+	}
+	for name, value := range v.Attributes() {
+		switch string(name) {
+		case frame.AttrTTL:
+			if ms, ok := frame.ParseTTL(value); ok {
+				expires = max(rec.Time+ms, 1)
 			}
+		case frame.AttrToSubscriber:
+			to = string(value)
 		}
 	}
 	return expires, to
+}
+
+// surveyAll surveys all records of a batch; nil: none expires, or is addressed.
+func surveyAll(b *storage.Batch) (expires []int64, to []string) {
+	c := chunk{batch: b}
+	c.survey(len(b.Records) - 1)
+	return c.expires, c.to
 }
 
 // at sets element i of a list that is made when the first is set.
@@ -268,7 +271,7 @@ func (l *loop) takeChunk(f *fetched, tail bool) {
 		}
 		return
 	}
-	c := &chunk{start: start, next: b.Next, batch: b, expires: f.expires, to: f.to}
+	c := &chunk{start: start, next: b.Next, batch: b}
 	if !l.cache.insert(c) {
 		l.d.freeBatch(b)
 		return

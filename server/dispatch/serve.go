@@ -11,8 +11,7 @@ import (
 	"github.com/ackmesh/ackmesh/storage"
 )
 
-// batchBytes is where a batch ends: small enough that a message of it stays
-// within the transport's 32 KiB buffers.
+// batchBytes is where a batch ends: small enough that it stays within its buffer.
 const batchBytes = 28<<10 - 128
 
 // batchBuffer is the buffer a batch is encoded into.

@@ -12,6 +12,7 @@ import (
 type chunk struct {
 	start, next int64
 	batch       *storage.Batch
+	surveyed    int      // records that expires and to are known of, the first ones
 	expires     []int64  // when each record expires, ms since 1970; 0: never; nil: none does
 	to          []string // whom each record is addressed to; "": all; nil: all are
 	used        uint64   // the cache's clock when it was last read
@@ -19,13 +20,29 @@ type chunk struct {
 	verdicts    verdicts // of filters
 }
 
+// survey has expires and to be known of record i. A record is looked at just
+// before it is encoded for the first time: then its bytes come from memory once.
+func (c *chunk) survey(i int) {
+	for recs := c.batch.Records; c.surveyed <= i; c.surveyed++ {
+		expires, to := survey(&recs[c.surveyed])
+		if expires != 0 {
+			c.expires = at(c.expires, c.surveyed, len(recs), expires)
+		}
+		if to != "" {
+			c.to = at(c.to, c.surveyed, len(recs), to)
+		}
+	}
+}
+
 // foreign tells whether record i is addressed to another subscriber.
 func (c *chunk) foreign(i int, sub *subscriber) bool {
+	c.survey(i)
 	return c.to != nil && c.to[i] != "" && c.to[i] != sub.name
 }
 
 // expired tells whether record i has passed its time to live.
 func (c *chunk) expired(i int, now time.Time) bool {
+	c.survey(i)
 	return c.expires != nil && c.expires[i] != 0 && now.UnixMilli() >= c.expires[i]
 }
 

@@ -12,31 +12,51 @@ import (
 	"github.com/ackmesh/ackmesh/storage"
 )
 
-// pack appends records to a batch as frames, up to so many records and bytes,
-// one at least, and tells how many it took.
-func (l *Log) pack(batch *storage.Batch, recs []rec, maxRecords, maxBytes int) (n int, err error) {
-	batch.Buf = slices.Grow(batch.Buf, packSize(recs, maxRecords, maxBytes))
+// pack puts records of a chunk's first piece into an empty batch as frames, up to
+// so many records and bytes, one at least, and takes them out of the chunk.
+func (l *Log) pack(batch *storage.Batch, c *chunk, maxRecords, maxBytes int) error {
+	p := c.pieces[0]
+	if c.taken == 0 && p.becomes(maxRecords, maxBytes) {
+		c.take(len(p.recs))
+		swap(batch, p)
+		return nil
+	}
+	recs := p.recs[c.taken:]
+	batch.Buf = slices.Grow(batch.Buf, p.packSize(recs, maxRecords, maxBytes))
 	batch.Records = slices.Grow(batch.Records, min(len(recs), maxRecords))
-	size := 0
+	n, size := 0, 0
 	for n < len(recs) && n < maxRecords {
 		at := len(batch.Buf)
-		var raw *frame.Raw
-		if batch.Buf, raw, err = appendFrame(batch.Buf, &recs[n]); err != nil {
-			return 0, err
+		out, raw, err := p.appendFrame(batch.Buf, &recs[n])
+		if err != nil {
+			return err
 		}
-		end := len(batch.Buf)
+		end := len(out)
 		if size += end - at; n > 0 && size > maxBytes {
-			batch.Buf = batch.Buf[:at]
 			break
 		}
-		if raw != nil {
+		if batch.Buf = out; raw != nil {
 			l.opts.Observe.Foreign(raw.Form.String(), raw.LeftOut, raw.DataLeftOut)
 		}
 		batch.Records = append(batch.Records, recs[n].record(batch.Buf[at:end:end]))
 		n++
 	}
 	rebase(batch)
-	return n, nil
+	if c.take(n); n == len(recs) {
+		p.free()
+	}
+	return nil
+}
+
+// swap makes a piece the batch: the batch gets the piece's memory, and the piece
+// that of the batch.
+func swap(batch *storage.Batch, p *piece) {
+	batch.Records = slices.Grow(batch.Records, len(p.recs))
+	for i := range p.recs {
+		batch.Records = append(batch.Records, p.recs[i].record(p.of(p.recs[i].value)))
+	}
+	batch.Buf, p.buf = p.buf, batch.Buf
+	p.free()
 }
 
 // record is the record as Poll returns it.
@@ -45,9 +65,9 @@ func (r *rec) record(frame []byte) storage.Record {
 }
 
 // packSize is how many bytes the records take where they are frames.
-func packSize(recs []rec, maxRecords, maxBytes int) (size int) {
+func (p *piece) packSize(recs []rec, maxRecords, maxBytes int) (size int) {
 	for i := range recs[:min(len(recs), maxRecords)] {
-		if size += len(recs[i].value); size > maxBytes && i > 0 {
+		if size += int(max(recs[i].value.n, 0)); size > maxBytes && i > 0 {
 			break
 		}
 	}
@@ -66,20 +86,30 @@ func rebase(batch *storage.Batch) {
 
 // appendFrame appends a record as a frame, whatever form it has; raw says what
 // became of one that was no frame.
-func appendFrame(dst []byte, r *rec) (out []byte, raw *frame.Raw, err error) {
-	if _, err := frame.Parse(r.value); err == nil {
-		return append(dst, r.value...), nil, nil
+func (p *piece) appendFrame(dst []byte, r *rec) (out []byte, raw *frame.Raw, err error) {
+	value := p.of(r.value)
+	if r.framed {
+		return append(dst, value...), nil, nil
 	}
-	headers := make([]frame.Header, len(r.headers))
-	for i, h := range r.headers {
-		headers[i] = frame.Header{Name: string(h.Key), Value: h.Value}
-	}
-	made := frame.FromRaw(r.value, headers, r.key)
+	made := frame.FromRaw(value, p.headersOf(r), p.of(r.key))
 	out, err = frame.Append(dst, &made.Frame)
 	if err != nil { // FromRaw promises that there is none
 		return dst, nil, fmt.Errorf("kafka: record %d as a frame: %w", r.offset, err)
 	}
 	return out, &made, nil
+}
+
+// headersOf lists the headers of a record.
+func (p *piece) headersOf(r *rec) (list []frame.Header) {
+	for c := (cursor{b: p.of(r.headers), ok: true}); c.at < len(c.b) && c.ok; {
+		name, value := c.bytes(), c.bytes()
+		h := frame.Header{Name: string(c.of(name))}
+		if value.n >= 0 {
+			h.Value = c.of(value)
+		}
+		list = append(list, h)
+	}
+	return list
 }
 
 // Names of the CloudEvents Kafka binding 1.0.2, binary mode.

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"sync"
 	"time"
@@ -26,10 +27,6 @@ func (o Options) config(d *dialer) *sarama.Config {
 	c.Net.MaxOpenRequests = 1
 	c.Net.Proxy.Enable = true
 	c.Net.Proxy.Dialer = d
-	if o.TLS != nil {
-		c.Net.TLS.Enable = true
-		c.Net.TLS.Config = o.TLS
-	}
 	o.login(c, d)
 	return c
 }
@@ -62,20 +59,22 @@ func (t tokens) Token() (*sarama.AccessToken, error) {
 	return &sarama.AccessToken{Token: token, Extensions: extensions}, nil
 }
 
-// dialer opens the connections of one user, so that they can be cut: a call
-// of sarama has no context, and on a frozen broker it would wait for long.
+// dialer opens the connections of one user, with TLS where that is set, so that
+// they can be cut: a call of sarama has no context, and on a frozen broker it
+// would wait for long.
 type dialer struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	net    net.Dialer
+	tls    *tls.Config // nil: without
 
 	mu    sync.Mutex // guards conns and isCut
 	conns map[*conn]bool
 	isCut bool
 }
 
-func newDialer(timeout time.Duration) *dialer {
-	d := &dialer{net: net.Dialer{Timeout: timeout}, conns: map[*conn]bool{}}
+func newDialer(o Options) *dialer {
+	d := &dialer{net: net.Dialer{Timeout: o.RequestTimeout}, tls: o.TLS, conns: map[*conn]bool{}}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
@@ -86,15 +85,41 @@ func (d *dialer) Dial(network, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: nc, d: d}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.isCut {
+	c := &conn{Conn: nc, raw: nc, d: d}
+	if !d.keep(c) {
 		_ = nc.Close() // nothing was written
 		return nil, net.ErrClosed
 	}
-	d.conns[c] = true
+	if d.tls == nil {
+		return c, nil
+	}
+	if err := c.secure(addr); err != nil {
+		_ = c.Close() // it is of no use
+		return nil, err
+	}
 	return c, nil
+}
+
+// keep notes a connection, so that it can be cut; false: all are cut already.
+func (d *dialer) keep(c *conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isCut {
+		return false
+	}
+	d.conns[c] = true
+	return true
+}
+
+// conn returns the connection of a dialer that opens only one; nil: there is
+// none now.
+func (d *dialer) conn() net.Conn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.conns {
+		return c
+	}
+	return nil
 }
 
 // cut closes all connections, and those to come. Calls under way on them fail
@@ -105,14 +130,36 @@ func (d *dialer) cut() {
 	defer d.mu.Unlock()
 	d.isCut = true
 	for c := range d.conns {
-		_ = c.Conn.Close() // its user learns of it by failing
+		_ = c.raw.Close() // its user learns of it by failing
 	}
 }
 
 // conn is a connection that its dialer knows.
 type conn struct {
-	net.Conn
-	d *dialer
+	net.Conn          // with TLS where that is set
+	raw      net.Conn // without
+	d        *dialer
+}
+
+// secure begins TLS, with the name of the address where the settings have none.
+func (c *conn) secure(addr string) error {
+	cfg := c.d.tls
+	if cfg.ServerName == "" {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return err
+		}
+		cfg = cfg.Clone()
+		cfg.ServerName = host
+	}
+	ctx, cancel := context.WithTimeout(c.d.ctx, c.d.net.Timeout)
+	defer cancel()
+	secured := tls.Client(c.raw, cfg)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	c.Conn = secured
+	return nil
 }
 
 // Close implements net.Conn.

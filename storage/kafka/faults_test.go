@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/kafka"
@@ -221,7 +222,14 @@ func TestProduceIsRefused(t *testing.T) {
 // the old position, is noticed before one record of it is given out as the
 // old one's.
 func TestRecreatedByOthers(t *testing.T) {
-	c := cluster(t, kfake.NumBrokers(1))
+	t.Run("newest", func(t *testing.T) { recreated(t, kversion.Stable()) })
+	// Fetches name topics by name, and the broker is asked after each.
+	t.Run("3.0", func(t *testing.T) { recreated(t, kversion.V3_0_0()) })
+}
+
+func recreated(t *testing.T, versions *kversion.Versions) {
+	t.Helper()
+	c := cluster(t, kfake.NumBrokers(1), kfake.MaxVersions(versions))
 	seed(t, c, "t", 1)
 	var changes []string
 	l := open(t, kafka.Options{Brokers: c.ListenAddrs(), Observe: observe.Broker{

@@ -14,12 +14,7 @@ func (l *Log) Fingerprint(ctx context.Context, topic, partition string, next int
 		if err != nil || r == nil {
 			return unknown(err)
 		}
-		frame, _, err := appendFrame(nil, r)
-		if err != nil {
-			return err
-		}
-		rec := r.record(frame)
-		f, ok = rec.Fingerprint(), true
+		f, ok = r.Fingerprint(), true
 		return nil
 	})
 	return f, ok, err
@@ -27,7 +22,7 @@ func (l *Log) Fingerprint(ctx context.Context, topic, partition string, next int
 
 // lastBelow finds the record at the highest offset below next; nil: there is
 // none.
-func (l *Log) lastBelow(ctx context.Context, at *place, next int64) (*rec, error) {
+func (l *Log) lastBelow(ctx context.Context, at *place, next int64) (*storage.Record, error) {
 	low, high, err := l.bounds(ctx, at, l.patience())
 	if err != nil {
 		return nil, err
@@ -45,21 +40,19 @@ func (l *Log) lastBelow(ctx context.Context, at *place, next int64) (*rec, error
 }
 
 // lastBetween finds the last record from one offset up to another.
-func (l *Log) lastBetween(ctx context.Context, at *place, from, until int64) (last *rec, err error) {
+func (l *Log) lastBetween(ctx context.Context, at *place, from, until int64) (last *storage.Record, err error) {
 	for from < until {
 		var c *chunk
 		err := l.atLeader(ctx, at, l.patience(), func(ctx context.Context, addr string) (err error) {
-			c, err = l.fetchChecked(ctx, addr, at, from, minFetchBytes, 0)
+			c, err = l.fetch(ctx, addr, at, from, minFetchBytes, 0)
 			return err
 		})
 		if err != nil {
 			return nil, explainRange(at, err)
 		}
-		for i := range c.recs {
-			if c.recs[i].offset >= until {
-				return last, nil
-			}
-			last = &c.recs[i]
+		done := false
+		if last, done, err = c.last(until, last); err != nil || done {
+			return last, err
 		}
 		if c.next == from {
 			break // nothing is there, as far as can be read
@@ -67,4 +60,27 @@ func (l *Log) lastBetween(ctx context.Context, at *place, from, until int64) (la
 		from = c.next
 	}
 	return last, nil
+}
+
+// last is the last record below an offset, or the given one where there is none,
+// as Poll returns it; done tells that there are others behind it. The chunk is
+// given back.
+func (c *chunk) last(until int64, other *storage.Record) (last *storage.Record, done bool, err error) {
+	defer c.free()
+	var p *piece
+	var r *rec
+	for _, q := range c.pieces {
+		for i := range q.recs {
+			if done = q.recs[i].offset >= until; done {
+				break
+			}
+			p, r = q, &q.recs[i]
+		}
+	}
+	if r == nil {
+		return other, done, nil
+	}
+	frame, _, err := p.appendFrame(nil, r)
+	rec := r.record(frame)
+	return &rec, done, err
 }

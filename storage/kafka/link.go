@@ -24,21 +24,26 @@ const (
 // one connection in turn.
 type link struct {
 	addr   string
+	opts   *Options
 	dialer *dialer
 	broker *sarama.Broker
 	idle   time.Time // since when nobody uses it
 	broken bool
+
+	fetchMax    int16  // newest form of the fetch request that the broker takes; 0: not asked yet
+	correlation int32  // of the last fetch
+	request     []byte // memory for the next one
 }
 
 // do makes one call, which ends with ctx at the latest: the connection is then
 // cut. Errors are ctx.Err(), or what the connection says wrapped in
 // storage.ErrUnavailable.
-func (k *link) do(ctx context.Context, call func(*sarama.Broker) error) error {
+func (k *link) do(ctx context.Context, call func(*link) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, k.dialer.cut)
-	err := call(k.broker)
+	err := call(k)
 	if !stop() {
 		k.broken = true
 		return ctx.Err()
@@ -54,6 +59,8 @@ func (k *link) do(ctx context.Context, call func(*sarama.Broker) error) error {
 func (k *link) explain(err error) error {
 	var decoding sarama.PacketDecodingError
 	switch {
+	case errors.Is(err, storage.ErrCorrupt):
+		return fmt.Errorf("kafka: broker %s sent what cannot be read: %w", k.addr, err)
 	case errors.As(err, &decoding):
 		return fmt.Errorf("kafka: broker %s sent what cannot be read: %w: %w", k.addr, storage.ErrCorrupt, err)
 	case errors.Is(err, sarama.ErrUnsupportedVersion):
@@ -98,7 +105,7 @@ func (p *links) take(addr string) (*link, error) {
 }
 
 func (p *links) open(addr string) (*link, error) {
-	k := &link{addr: addr, dialer: newDialer(p.opts.RequestTimeout), broker: sarama.NewBroker(addr)}
+	k := &link{addr: addr, opts: &p.opts, dialer: newDialer(p.opts), broker: sarama.NewBroker(addr)}
 	if err := k.broker.Open(p.opts.config(k.dialer)); err != nil {
 		k.dialer.cut()
 		return nil, fmt.Errorf("kafka: broker %s: %w", addr, err)
@@ -128,6 +135,10 @@ func (p *links) call(ctx context.Context, addr string, call func(*sarama.Broker)
 }
 
 func (p *links) callWithin(ctx context.Context, addr string, timeout time.Duration, call func(*sarama.Broker) error) error {
+	return p.useWithin(ctx, addr, timeout, func(k *link) error { return call(k.broker) })
+}
+
+func (p *links) useWithin(ctx context.Context, addr string, timeout time.Duration, call func(*link) error) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
@@ -161,7 +172,7 @@ func (p *links) once(ctx context.Context, addr string, call func(*sarama.Broker)
 		return err
 	}
 	defer k.close()
-	err = k.do(limited, call)
+	err = k.do(limited, func(k *link) error { return call(k.broker) })
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		err = fmt.Errorf("kafka: broker %s gave no answer within %v: %w", addr, p.opts.RequestTimeout, storage.ErrUnavailable)
 	}

@@ -20,6 +20,7 @@ import (
 type topicInfo struct {
 	name  string
 	id    string // empty where the brokers have no identities
+	uuid  sarama.Uuid
 	parts []partInfo
 	at    time.Time // when it was asked for
 }
@@ -244,7 +245,7 @@ func (m *metadata) refused(t *sarama.TopicMetadata) error {
 func (m *metadata) info(t *sarama.TopicMetadata, asked time.Time) *topicInfo {
 	info := &topicInfo{name: t.Name, parts: make([]partInfo, len(t.Partitions)), at: asked}
 	if t.Uuid != (sarama.Uuid{}) {
-		info.id = t.Uuid.String()
+		info.id, info.uuid = t.Uuid.String(), t.Uuid
 	}
 	for _, p := range t.Partitions {
 		if int(p.ID) >= len(info.parts) {

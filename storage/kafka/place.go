@@ -16,7 +16,8 @@ import (
 type place struct {
 	topic     string
 	topicID   string
-	name      string // of the partition
+	uuid      sarama.Uuid // topicID as it is
+	name      string      // of the partition
 	number    int32
 	leader    string // address; empty: none now
 	epoch     int32  // of the leader; -1: unknown
@@ -46,7 +47,7 @@ func (l *Log) place(ctx context.Context, topic, name string, since time.Time) (p
 	}
 	part := t.parts[n]
 	return place{
-		topic: topic, topicID: t.id, name: name, number: n, leader: part.leader, epoch: part.epoch, askedAt: t.at,
+		topic: topic, topicID: t.id, uuid: t.uuid, name: name, number: n, leader: part.leader, epoch: part.epoch, askedAt: t.at,
 		partition: l.states.of(topic, t.id, n),
 	}, nil
 }

@@ -124,7 +124,7 @@ func (r *reading) atCursor(ctx context.Context) (err error) {
 // fill reads until there is a record, or nothing but offsets that hold none up to
 // the end, or the wait is over.
 func (r *reading) fill(ctx context.Context) error {
-	if c := r.at.partition.take(r.start); c != nil {
+	if c := r.at.partition.takeComing(ctx, r.start); c != nil {
 		return r.deliver(c)
 	}
 	pause := time.Duration(0)
@@ -138,7 +138,7 @@ func (r *reading) fill(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(c.recs) > 0 {
+		if len(c.pieces) > 0 {
 			return r.deliver(c)
 		}
 		// An empty answer at once, although there are offsets: nothing but
@@ -164,7 +164,7 @@ func (r *reading) fetch(ctx context.Context) (c *chunk, err error) {
 		wait := min(max(time.Until(r.until), 0), maxFetchWait)
 		bytes, done := r.fetchBytes()
 		defer done()
-		c, err = r.l.fetchChecked(ctx, addr, &r.at, r.start, bytes, wait)
+		c, err = r.l.fetch(ctx, addr, &r.at, r.start, bytes, wait)
 		if errors.Is(err, sarama.ErrOffsetOutOfRange) {
 			return r.outOfRange(ctx)
 		}
@@ -218,15 +218,13 @@ func (r *reading) outOfRange(ctx context.Context) error {
 // deliver puts records into the batch, as many as are wanted, and keeps the
 // rest.
 func (r *reading) deliver(c *chunk) error {
-	n, err := r.l.pack(r.batch, c.recs, r.req.MaxRecords, r.req.MaxBytes)
-	if err != nil {
+	if err := r.l.pack(r.batch, c, r.req.MaxRecords, r.req.MaxBytes); err != nil {
 		return err
 	}
-	r.batch.Next = c.next
-	if n < len(c.recs) {
-		rest := c.after(n)
-		r.batch.Next = rest.start
-		r.at.partition.keep(rest)
+	r.batch.Next = c.start
+	if len(c.pieces) > 0 {
+		r.prefetch(c)
+		r.at.partition.keep(c)
 	}
 	return nil
 }

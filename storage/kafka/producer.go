@@ -37,7 +37,7 @@ type producer struct {
 }
 
 func newProducer(q *queue) *producer {
-	return &producer{q: q, dialer: newDialer(q.l.opts.RequestTimeout)}
+	return &producer{q: q, dialer: newDialer(q.l.opts)}
 }
 
 // config makes sarama's settings for writing. Idempotence needs acks from all

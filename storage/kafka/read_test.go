@@ -11,6 +11,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/kafka"
@@ -96,6 +97,24 @@ func TestTransactions(t *testing.T) {
 	b := mustPoll(t, committed, storage.PollRequest{Topic: "t", Partition: "0", Start: storage.Cursor, Wait: patience})
 	if len(b.Records) != 1 || id(b.Records[0].Frame) != "30" || b.Start != 10 {
 		t.Errorf("%d records from %d on", len(b.Records), b.Start)
+	}
+}
+
+// What older brokers answer is read too.
+func TestOlderBrokers(t *testing.T) {
+	for name, v := range map[string]*kversion.Versions{
+		"1.0": kversion.V1_0_0(), "2.3": kversion.V2_3_0(), "2.8": kversion.V2_8_0(), "3.0": kversion.V3_0_0(), "3.1": kversion.V3_1_0(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := cluster(t, kfake.NumBrokers(1), kfake.MaxVersions(v))
+			seed(t, c, "t", 1)
+			kafkatest.Produce(t, c.ListenAddrs(), &sarama.ProducerMessage{Topic: "t", Value: sarama.ByteEncoder(number(7))})
+			l := open(t, kafka.Options{Brokers: c.ListenAddrs()})
+			b := mustPoll(t, l, storage.PollRequest{Topic: "t", Partition: "0", Start: storage.Cursor, Wait: patience})
+			if len(b.Records) != 1 || id(b.Records[0].Frame) != "7" {
+				t.Errorf("%d records", len(b.Records))
+			}
+		})
 	}
 }
 

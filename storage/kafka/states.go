@@ -44,7 +44,7 @@ func (s *states) forget(topic string) {
 	defer s.mu.Unlock()
 	for key, p := range s.parts {
 		if key.topic == topic {
-			p.remnants.End()
+			p.end()
 			delete(s.parts, key)
 		}
 	}
@@ -67,8 +67,13 @@ func (s *states) expire(now time.Time) {
 type partition struct {
 	// seen is the highest end that a broker has told.
 	seen atomic.Int64
-	// remnants are rests of fetches.
+	// remnants are rests of fetches, and what was fetched ahead.
 	remnants remnants.Remnants[*chunk]
+
+	mu     sync.Mutex // guards what follows; held while remnants are dropped
+	coming *prefetch  // under way; nil: none
+	epoch  int        // how often the remnants were dropped
+	ended  bool       // nothing is kept any more: the topic was deleted
 }
 
 // see notes the end that a broker tells.
@@ -90,5 +95,18 @@ func (p *partition) take(start int64) *chunk {
 	return c
 }
 
-// drop forgets all remnants.
-func (p *partition) drop() { p.remnants.Drop() }
+// drop forgets all remnants, and what is being fetched ahead.
+func (p *partition) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.epoch++
+	p.remnants.Drop()
+}
+
+// end is drop for good.
+func (p *partition) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	p.remnants.End()
+}

@@ -52,13 +52,26 @@ func (r *Remnants[C]) Keep(start, size int64, what C) {
 func (r *Remnants[C]) Take(start int64) (what C, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, one := range r.list {
-		if one.start == start && time.Since(one.at) < Age {
-			r.cut(i, i+1)
-			return one.what, true
-		}
+	i := r.find(start)
+	if i < 0 {
+		return what, false
 	}
-	return what, false
+	what = r.list[i].what
+	r.cut(i, i+1)
+	return what, true
+}
+
+// Holds tells whether there is a remnant that begins at an offset.
+func (r *Remnants[C]) Holds(start int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.find(start) >= 0
+}
+
+// find is the place of the remnant that begins at an offset; -1: there is none.
+// The lock is held.
+func (r *Remnants[C]) find(start int64) int {
+	return slices.IndexFunc(r.list, func(one remnant[C]) bool { return one.start == start && time.Since(one.at) < Age })
 }
 
 // Expire drops remnants that nobody has asked for.

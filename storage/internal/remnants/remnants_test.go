@@ -46,8 +46,14 @@ func TestTake(t *testing.T) {
 	k := keep(t, "a", "b")
 	k.wantBytes(2)
 	k.want(15, "")
+	if !k.Holds(20) || k.Holds(15) {
+		t.Error("what is there is not told, or what is not")
+	}
 	k.want(20, "b")
 	k.want(20, "")
+	if k.Holds(20) {
+		t.Error("what was taken is held")
+	}
 	k.wantBytes(1)
 	k.want(10, "a")
 	k.wantBytes(0)
@@ -69,6 +75,9 @@ func TestExpire(t *testing.T) {
 		<-time.After(remnants.Age)
 		k.Keep(30, 1, "c")
 		k.want(10, "")
+		if k.Holds(10) || !k.Holds(30) {
+			t.Error("what is too old is held, or what is not is not")
+		}
 		k.Expire(time.Now())
 		k.wantBytes(3) // not older than that
 		k.Expire(time.Now().Add(1))

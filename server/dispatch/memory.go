@@ -20,9 +20,29 @@ func (d *Dispatcher) memoryShort() bool {
 	return d.Metrics.WindowBytes.Load() > d.cfg.MemoryLimit/2
 }
 
-// memoryFull tells whether they would take all of it with another chunk.
-func (d *Dispatcher) memoryFull() bool {
-	return d.Metrics.WindowBytes.Load()+pollBytes > d.cfg.MemoryLimit
+// memoryFull tells whether they would take all of it with another chunk, together
+// with what is encoded.
+func (d *Dispatcher) memoryFull() bool { return d.over(d.Metrics.WindowBytes.Load() + pollBytes) }
+
+// over tells whether records of so many bytes are too much.
+func (d *Dispatcher) over(bytes int64) bool {
+	return bytes+d.Metrics.QueuedBytes.Load() > d.cfg.MemoryLimit
+}
+
+// admit counts a chunk that was read, unless there is no memory for it: many
+// partitions may have begun to read while there was. One that is larger than
+// others, with a large record, is always let in: it would never get its turn.
+func (d *Dispatcher) admit(c *chunk) bool {
+	size := int64(c.size())
+	for {
+		now := d.Metrics.WindowBytes.Load()
+		if now > 0 && size <= pollBytes && d.over(now+size) {
+			return false
+		}
+		if d.Metrics.WindowBytes.CompareAndSwap(now, now+size) {
+			return true
+		}
+	}
 }
 
 // readBytes is how much one read of the log returns at most.
@@ -84,9 +104,14 @@ func (l *loop) mustWait() bool {
 	if !l.d.memoryFull() {
 		return false
 	}
+	l.shortOfMemory()
+	return true
+}
+
+// shortOfMemory has the partition read on when others had time to give theirs up.
+func (l *loop) shortOfMemory() {
 	now := time.Now()
 	l.d.Metrics.MemoryPauses.Add(1)
 	l.d.squeeze(now)
 	l.holdReads(false, now.Add(readRetry))
-	return true
 }

@@ -272,11 +272,15 @@ func (l *loop) takeChunk(f *fetched, tail bool) {
 		return
 	}
 	c := &chunk{start: start, next: b.Next, batch: b}
-	if !l.cache.insert(c) {
+	if !l.d.admit(c) {
 		l.d.freeBatch(b)
+		l.shortOfMemory() // it is read again
 		return
 	}
-	l.d.Metrics.WindowBytes.Add(int64(c.size()))
+	if !l.cache.insert(c) {
+		l.d.freeChunk(c)
+		return
+	}
 	l.cache.evict(l.rearmost(), l.d.windowRoom(), l.d.freeChunk)
 }
 

@@ -13,12 +13,13 @@ const maxQueued = 512 << 10
 // queueRoom is how many bytes may wait for one stream now. When the memory for
 // all of them gets short it shrinks, so that those who read slowest pause first.
 func (d *Dispatcher) queueRoom() int {
-	limit, used := d.cfg.MemoryLimit/2, d.Metrics.QueuedBytes.Load()
+	used := d.Metrics.QueuedBytes.Load()
+	limit := min(d.cfg.MemoryLimit/2, d.cfg.MemoryLimit-d.Metrics.WindowBytes.Load())
 	if used < limit/2 {
 		return maxQueued
 	}
 	d.Metrics.MemoryPauses.Add(1)
-	return max(1, int(maxQueued*max(0, limit-used)/(limit/2)))
+	return max(1, int(maxQueued*max(0, limit-used)/max(1, limit/2)))
 }
 
 // max is the window of a binding in records. s.mu is held.

@@ -81,6 +81,9 @@ func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 			e.need = 0
 		}
 		s.giveBack(a.b, p, slots, e.room, e.need)
+		if e.refused && p.roomBeside(a) {
+			return sentBatch // another stream of the share may have it
+		}
 		if e.finished > 0 && why == nothing {
 			return sentBatch // filtered or expired: go on
 		}

@@ -36,6 +36,26 @@ func (s *Stream) free(b *binding) int {
 	return s.freeLocked(b)
 }
 
+// freeFor is how many records of p the binding may take now.
+func (s *Stream) freeFor(b *binding, p *part) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.lacksRoom(p) {
+		return 0
+	}
+	return s.freeLocked(b)
+}
+
+// lacksRoom tells whether p waits for more room than the window has. s.mu is held.
+func (b *binding) lacksRoom(p *part) bool {
+	for _, w := range b.starved {
+		if w.p == p {
+			return w.need > 0 && !b.s.holds(b.s.bytes, w.need)
+		}
+	}
+	return false
+}
+
 // freeLocked is free under s.mu.
 func (s *Stream) freeLocked(b *binding) int {
 	if s.ending || b.paused || b.pacing != nil || b.gone || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB >= s.d.queueRoom()) {
@@ -100,6 +120,7 @@ func (s *Stream) send(b *binding, p *part, slots int, room int64, bt batch) (fir
 		s.giveBack(b, p, slots, room, 0)
 		return 0, false
 	}
+	b.sated(p)
 	b.used -= slots - n
 	b.sentN += int64(n)
 	b.sentB += bytes
@@ -177,6 +198,15 @@ func (s *Stream) takeStarved() (list []*part) {
 // is held.
 func (b *binding) starve(p *part) { b.starveFor(p, 0) }
 
+// sated notes that p has got something: if it waits, then for any room again.
+func (b *binding) sated(p *part) {
+	for i := range b.starved {
+		if b.starved[i].p == p {
+			b.starved[i].need = 0
+		}
+	}
+}
+
 // starveFor is starve for who needs so many bytes; 0: any.
 func (b *binding) starveFor(p *part, need int64) {
 	if b.pacing != nil {
@@ -209,7 +239,10 @@ func (s *Stream) wakeAll(list []*part, self *part) {
 func (s *Stream) roomOrWake(b *binding, p *part) (room bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.freeLocked(b) > 0 {
+	switch {
+	case b.lacksRoom(p): // it is woken when there is enough
+		return false
+	case s.freeLocked(b) > 0:
 		return true
 	}
 	if !b.gone && !s.ending {

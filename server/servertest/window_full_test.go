@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
@@ -40,6 +41,57 @@ func TestWindowAlmostFull(t *testing.T) {
 		}
 		if len(seen) < 2 {
 			t.Errorf("the events were in partitions %v", seen)
+		}
+	})
+}
+
+// TestWindowAlmostFullOfAShare: a stream whose window has no room for the next
+// record, though it has for many smaller ones, does not keep it from the others of
+// the share.
+func TestWindowAlmostFullOfAShare(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		in := Start(t, Options{})
+		sub := shareSub("t", "s")
+		full, window := open("full", sub), int64(1500)
+		full.MaxInFlightBytes = &window
+		slow := Open(t, in.Mesh(), full)
+		few, records := open("few", sub), int32(2)
+		few.MaxInFlight = &records
+		fast := Open(t, in.Mesh(), few)
+		for range 40 {
+			Publish(t, in.Mesh(), "t", strings.Repeat("x", 300))
+		}
+		begin := time.Now()
+		for left := 40 - len(slow.Pending()); left > 0; left-- {
+			fast.AckDurable(fast.Take(1)...)
+		}
+		if took := time.Since(begin); took > 10*time.Second {
+			t.Errorf("the others of the share waited %v", took)
+		}
+	})
+}
+
+// TestWindowAlmostFullOfPops: so do the feeds of a log that hands records out.
+func TestWindowAlmostFullOfPops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := popping(t, 1)
+		var subs []*pb.Subscription
+		for i := range 3 {
+			sub := Sub(fmt.Sprint("t", i), broadcast)
+			sub.Id = uint32(i + 1)
+			subs = append(subs, sub)
+		}
+		o, window := open("c", subs...), int64(2000)
+		o.MaxInFlightBytes = &window
+		s := Open(t, p.in.Mesh(), o)
+		for i := range 3 {
+			for range 10 {
+				Publish(t, p.in.Mesh(), fmt.Sprint("t", i), strings.Repeat("x", 300))
+			}
+		}
+		for range 30 {
+			<-time.After(time.Second)
+			s.AckDurable(s.Take(1)...)
 		}
 	})
 }

@@ -30,13 +30,6 @@ func (s *Stream) max(b *binding) int {
 	return s.cfg.MaxInFlight
 }
 
-// free is how many records the binding may take now.
-func (s *Stream) free(b *binding) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.freeLocked(b)
-}
-
 // freeFor is how many records of p the binding may take now.
 func (s *Stream) freeFor(b *binding, p *part) int {
 	s.mu.Lock()
@@ -57,7 +50,7 @@ func (b *binding) lacksRoom(p *part) bool {
 	return false
 }
 
-// freeLocked is free under s.mu.
+// freeLocked is how many records the binding may take now. s.mu is held.
 func (s *Stream) freeLocked(b *binding) int {
 	if s.ending || b.paused || b.pacing != nil || b.gone || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB >= s.d.queueRoom()) {
 		return 0

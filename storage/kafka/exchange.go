@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -48,6 +49,14 @@ func (k *link) fetch(q *query) (*result, error) {
 		return nil, err
 	}
 	return res, conn.SetDeadline(time.Time{})
+}
+
+// holdBack waits while the broker answers nothing on the connection, so that
+// nobody else waits for that. One that is silent for long is given up.
+func (k *link) holdBack(ctx context.Context, mute time.Duration) error {
+	pause := min(mute, k.opts.RequestTimeout/2)
+	k.broken = pause < mute
+	return sleep(ctx, pause)
 }
 
 // ready waits until the connection stands, and learns which fetch requests the

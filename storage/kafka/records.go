@@ -45,7 +45,8 @@ func (d *decoder) abortions(wanted bool) (list []abortion) {
 }
 
 // records reads n bytes of batches, or messages of the older forms. The last one
-// may be there in part; it comes whole with the next fetch.
+// may be there in part; it comes whole with the next fetch, as do those behind
+// very much that was compressed.
 func (d *decoder) records(n int) {
 	s := d.s
 	if n > s.remaining() {
@@ -54,7 +55,7 @@ func (d *decoder) records(n int) {
 	}
 	for behind := s.remaining() - n; s.err == nil; {
 		left := s.remaining() - behind
-		if left <= magicAt {
+		if left <= magicAt || d.grown >= inflatedAll {
 			s.skip(left)
 			return
 		}
@@ -160,7 +161,7 @@ func (d *decoder) within(h *header, n int) {
 	switch {
 	case leftOut:
 		d.s.skip(n)
-	case h.codec() != 0:
+	case h.codec() != 0 && n > 0:
 		d.inflate(h, n)
 	default:
 		d.plain(h, n)

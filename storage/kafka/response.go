@@ -30,10 +30,14 @@ type query struct {
 type result struct {
 	chunk *chunk
 	code  sarama.KError
-	high  int64 // watermark
-	found bool  // the partition is in the answer
-	byID  bool  // the broker has compared the topic's identity
+	high  int64         // watermark
+	mute  time.Duration // how long the broker answers nothing more on this connection
+	found bool          // the partition is in the answer
+	byID  bool          // the broker has compared the topic's identity
 }
+
+// throttled tells that a quota is used up: the broker has left out everything.
+func (r *result) throttled() bool { return r.mute > 0 && r.code == 0 && !r.found }
 
 // readResult reads the body of an answer of n bytes in a form of the fetch
 // request. Where it returns an error, that is one of src, or wraps
@@ -62,6 +66,7 @@ type decoder struct {
 	chunk
 	out    *piece // takes what was not stored as it is read; nil: nothing so far
 	used   int    // of its memory
+	grown  int    // bytes that were decompressed
 	copies bool   // from now on records are copied into out
 
 	aborted  []abortion     // not yet begun, in order
@@ -113,7 +118,7 @@ func (d *decoder) tags() {
 // body reads the answer to the end.
 func (d *decoder) body() {
 	s := d.s
-	s.int32() // how long to hold back: the broker does that itself
+	d.res.mute = time.Duration(max(s.int32(), 0)) * time.Millisecond
 	if d.version >= 7 {
 		d.res.code = sarama.KError(s.int16())
 		s.int32() // session

@@ -48,6 +48,9 @@ func (k *link) fetch(q *query) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if res.damage != nil {
+		k.broken = true // the rest of the answer lies in it
+	}
 	return res, conn.SetDeadline(time.Time{})
 }
 

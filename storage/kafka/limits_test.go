@@ -2,7 +2,11 @@ package kafka
 
 import (
 	"bytes"
+	"errors"
+	"strings"
 	"testing"
+
+	"github.com/ackmesh/ackmesh/storage"
 )
 
 // A batch of which compaction has left nothing has no records to decompress.
@@ -47,5 +51,42 @@ func TestAnswerIsNoBombOfManyBatches(t *testing.T) {
 				t.Errorf("%d bytes up to %d", c.size, c.next)
 			}
 		})
+	}
+}
+
+// What lies before damage is read; the damage is told to who goes on there.
+func TestAnswerBeforeDamage(t *testing.T) {
+	for codec := 0; codec <= codecZSTD; codec++ {
+		raw, want, second := twoBatches(t, codec)
+		for start, first := range map[int64]int{10: 0, 14: 2, 15: 3} {
+			for at := second; at < len(raw); at++ {
+				bad := bytes.Clone(raw)
+				bad[at] ^= 0x80
+				body := answerOf(versionByID, bad, nil, false)
+				res, err := readResult(bytes.NewReader(body), len(body), versionByID, &query{at: asked, start: start})
+				if start == 15 && errors.Is(err, storage.ErrCorrupt) {
+					continue // there is nothing before it
+				}
+				if err != nil {
+					t.Fatalf("byte %d is damaged, and nothing is read: %v", at-second, err)
+				}
+				if res.damage == nil && at >= second+magicAt {
+					t.Fatalf("byte %d is damaged, and nobody is told", at-second)
+				}
+				if res.damage == nil {
+					continue // another answer
+				}
+				c := res.chunk
+				size, next := c.size, c.next
+				got := c.list()
+				wantRecords(t, got, want[first:3])
+				for _, r := range got {
+					size -= int64(len(strings.Trim(r.key, "-")) + len(strings.Trim(r.value, "-")))
+				}
+				if size != 0 || next != 15 {
+					t.Fatalf("%d bytes do not belong to what is read, up to %d", size, next)
+				}
+			}
+		}
 	}
 }

@@ -54,6 +54,7 @@ func (d *decoder) records(n int) {
 		return
 	}
 	for behind := s.remaining() - n; s.err == nil; {
+		d.soundRecs, d.soundNext = d.recs, d.next
 		left := s.remaining() - behind
 		if left <= magicAt || d.grown >= inflatedAll {
 			s.skip(left)
@@ -77,6 +78,7 @@ func (d *decoder) records(n int) {
 		default:
 			s.fail("a batch is of the unknown form %d", magic)
 		}
+		d.res.damage = s.err
 	}
 }
 
@@ -238,6 +240,7 @@ func (d *decoder) put(p *piece, r rec) {
 		r.key, r.value, r.headers = d.copy(from, r.key), d.copy(from, r.value), d.copy(from, r.headers)
 	}
 	p.add(r)
+	d.recs++
 }
 
 // copy copies a part of another piece into out.

@@ -82,6 +82,7 @@ func useAll(b []byte) {
 	v.Flags()
 	v.Seq()
 	v.Count()
+	v.HasOwn()
 	v.Data()
 	v.Attr("id")
 	v.Frame()
@@ -146,5 +147,49 @@ func TestFrameGetSetDelete(t *testing.T) {
 	}
 	if _, ok := f.Get("a"); ok {
 		t.Error("a is still there")
+	}
+}
+
+func TestHasOwn(t *testing.T) {
+	for name, want := range map[string]bool{"emttl": true, "em": true, "emdlqid": true, "e": false, "": false, "time": false, "xem": false, "Em": false} {
+		for _, names := range [][]string{{name}, {"id", name}, {name, "type"}} {
+			f := frame.Frame{Type: frame.Event, Data: []byte("em")}
+			for _, n := range names {
+				f.Attributes = append(f.Attributes, frame.Attribute{Name: n, Value: "em"})
+			}
+			b, err := frame.Append(nil, &f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := frame.View(b).HasOwn(); got != want {
+				t.Errorf("%q: %v, want %v", names, got, want)
+			}
+		}
+	}
+}
+
+// Text that is no UTF-8 is found wherever it is in the attributes, and bytes
+// above 0x7F elsewhere mean nothing.
+func TestParseFindsWhatIsNoText(t *testing.T) {
+	f := frame.Frame{Type: frame.Event, Data: []byte("\xff\xfe")}
+	for range 5 {
+		f.Attributes = append(f.Attributes, frame.Attribute{Name: string(rune('a' + len(f.Attributes))), Value: "0123456"})
+	}
+	b, err := frame.Append(nil, &f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range b[:len(b)-2] {
+		if c < '0' || c > 'e' { // a length, or the head
+			continue
+		}
+		bad := bytes.Clone(b)
+		bad[i] = 0xff
+		if _, err := frame.Parse(bad); err == nil {
+			t.Errorf("byte %d is no text, and the frame is taken", i)
+		}
+	}
+	if _, err := frame.Parse(b); err != nil {
+		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -187,6 +188,9 @@ func (p *litePublishing) send(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.flags.timeout)
 	defer cancel()
 	res, err := p.client.PublishLite(ctx, &ackmeshv1.PublishLiteRequest{Parent: p.flags.parent, Lite: p.flags.lite, Events: p.events})
+	if n := len(res.GetEvents()); err == nil && n != len(p.numbers) {
+		err = fmt.Errorf("the server answered for %d of %d events", n, len(p.numbers))
+	}
 	for i, number := range p.numbers {
 		fate := err
 		if err == nil {

@@ -69,11 +69,26 @@ type obituary struct {
 // idle tells whether nothing of it is to be committed.
 func (b *burials) idle() bool { return len(b.asked)+len(b.done)+len(b.stale) == 0 }
 
+const (
+	// intentsBytes is how much intents take in one commit, the others wait for the
+	// next: all that is in flight may die at once, and a store takes less of it in
+	// one transaction.
+	intentsBytes = 16 << 10
+	// maxUnnoted is how many letters of a part are written at most while their
+	// entries in the ledger are not: they go in one commit.
+	maxUnnoted = 16
+	// maxStale is how many intents are removed in one commit.
+	maxStale = 64
+)
+
 // into adds to a commit of the part.
 func (b *burials) into(key offsetstore.Key, txn *offsetstore.Txn) {
-	for i := range b.asked {
-		let := &b.asked[i].let
-		txn.Sets = append(txn.Sets, offsetstore.Record{Space: intentSpace, Key: intentKey(key, let), Value: let.encode()})
+	n := 0
+	for bytes := 0; n < len(b.asked) && bytes < intentsBytes; n++ {
+		let := &b.asked[n].let
+		r := offsetstore.Record{Space: intentSpace, Key: intentKey(key, let), Value: let.encode()}
+		txn.Sets = append(txn.Sets, r)
+		bytes += pairBytes(&r)
 	}
 	for i := range b.done {
 		let := &b.done[i].let
@@ -82,12 +97,13 @@ func (b *burials) into(key offsetstore.Key, txn *offsetstore.Txn) {
 			txn.Unsets = append(txn.Unsets, offsetstore.Record{Space: intentSpace, Key: intentKey(key, let)})
 		}
 	}
-	for _, k := range b.stale {
+	stale := min(len(b.stale), maxStale)
+	for _, k := range b.stale[:stale] {
 		txn.Unsets = append(txn.Unsets, offsetstore.Record{Space: intentSpace, Key: k})
 	}
-	b.asking, b.asked = b.asked, nil
+	b.asking, b.asked = b.asked[:n:n], b.asked[n:]
 	b.doing, b.done = b.done, nil
-	b.going, b.stale = b.stale, nil
+	b.going, b.stale = b.stale[:stale:stale], b.stale[stale:]
 }
 
 // out takes in how the commit went and returns what can be written now.
@@ -215,6 +231,9 @@ func (l *loop) dig(g grave) {
 func (l *loop) digOn() {
 	for l.digging < maxDigging && len(l.graves) > 0 {
 		g := l.graves[0]
+		if l.parts[g.p.key.Subscriber] == g.p && len(g.p.burials.done)+len(g.p.burials.doing) >= maxUnnoted {
+			return // until they are committed
+		}
 		l.graves[0] = grave{}
 		l.graves = l.graves[1:]
 		l.digging++

@@ -62,6 +62,7 @@ func (l *loop) committed(p *part, err error, fates []error, now time.Time) {
 		l.commitFailed(p, err, now)
 	}
 	l.interred(p, err == nil)
+	l.digOn()
 	answers := p.m.EndCommit(now, err == nil)
 	if err == nil { // first the positions: a stream that ends goes with its last answer
 		l.tellPosition(p, answers)

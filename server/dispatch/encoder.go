@@ -28,15 +28,16 @@ type encoder struct {
 	again    int                  // of offs, sent before
 	causes   [delivery.Causes]int // of again, why
 	traces   []Traced
-	finished int  // records that were finished instead of sent
-	refused  bool // a record did not fit the stream's window
-	passed   bool // a record was left to another stream, which takes larger ones
+	finished int   // records that were finished instead of sent
+	refused  bool  // a record did not fit the stream's window
+	need     int64 // what it takes there
+	passed   bool  // a record was left to another stream, which takes larger ones
 }
 
 func (e *encoder) begin(p *part, a *attachment, slots int, room int64, now time.Time) {
 	e.p, e.a, e.slots, e.room, e.now = p, a, slots, room, now
 	e.offs, e.idPos = e.offs[:0], e.idPos[:0]
-	e.again, e.finished, e.refused, e.passed = 0, 0, false, false
+	e.again, e.finished, e.refused, e.passed, e.need = 0, 0, false, false, 0
 	e.want = 0
 	e.causes = [delivery.Causes]int{}
 	e.traces = e.traces[:0]
@@ -78,7 +79,8 @@ func (e *encoder) widen(rec *storage.Record) bool {
 	if need <= e.room {
 		return true
 	}
-	if !e.a.b.s.widen(e.a.b, e.p, e.room, need) {
+	if !e.a.b.s.widen(e.room, need) {
+		e.need = need
 		return false
 	}
 	e.room = need

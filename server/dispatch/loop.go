@@ -404,5 +404,6 @@ func (l *loop) retire(p *part, now time.Time) {
 		return // a stream is on its way
 	}
 	delete(l.parts, p.key.Subscriber)
+	l.digOn() // the others' turn, if it had too much that was not noted
 	l.pop.letGo()
 }

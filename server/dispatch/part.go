@@ -94,7 +94,7 @@ func (p *part) pick() *attachment {
 	n := min(len(p.atts), pickProbes)
 	for i := range n {
 		a := p.atts[(p.cursor+i)%len(p.atts)]
-		if free := a.b.s.free(a.b); free > most {
+		if free := a.b.s.freeFor(a.b, p); free > most {
 			best, most = a, free
 		}
 	}
@@ -119,6 +119,16 @@ func (p *part) awaitRoom() *attachment {
 		a.asked = true
 	}
 	return p.atts[p.cursor]
+}
+
+// roomBeside tells whether another stream than a has room.
+func (p *part) roomBeside(a *attachment) bool {
+	for _, other := range p.atts {
+		if other != a && other.b.s.freeFor(other.b, p) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // pickProbes bounds how many streams of a share are asked for their window.

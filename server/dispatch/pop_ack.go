@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"time"
+
+	"github.com/ackmesh/ackmesh/storage"
 )
 
 // toAck puts a finished message among those to be acked at the broker.
@@ -125,6 +127,7 @@ func (f *feed) confirmed(q *popped, now time.Time) {
 	f.metrics().Acked.Add(1)
 	f.metrics().PendingAcks.Add(-1)
 	q.state, q.forget = popConfirmed, now.Add(max(f.invisible, recentLeast))
+	q.rec, q.handle, q.history = storage.Record{Partition: q.rec.Partition, Offset: q.rec.Offset}, nil, nil // there are many
 	f.recent = append(f.recent, q)
 	if f.byID[q.id] == q && (!f.inOrder || f.given != nil && !f.openBefore(q)) { // else it has been handed out as something new since
 		f.forgetEntry(q)

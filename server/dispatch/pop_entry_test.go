@@ -2,12 +2,15 @@ package dispatch
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/ackmesh/ackmesh/offsetstore"
+	"github.com/ackmesh/ackmesh/storage"
 )
 
 // Entries come back as they were written.
@@ -100,5 +103,24 @@ func TestPopBackoff(t *testing.T) {
 	}
 	if last != popLongestRetry {
 		t.Fatalf("the longest wait is %v", last)
+	}
+}
+
+// TestConfirmedHoldsLittle: what is remembered for a while of a confirmed message
+// is no more than it takes to know it again.
+func TestConfirmedHoldsLittle(t *testing.T) {
+	f := newFeed(&loop{d: &Dispatcher{Metrics: &Metrics{}}, t: &topic{name: "t"}}, offsetstore.Subscriber{Kind: offsetstore.KindClient, Name: "c"})
+	defer f.cancel()
+	rec := storage.Record{ID: "id", Partition: "broker-a:0", Offset: 7, Handle: "receipt", CheckKey: "receipt", Frame: []byte("frame")}
+	q := &popped{id: rec.ID, rec: rec, handle: rec.Handle, history: &popEntry{}}
+	f.byID[q.id] = q
+	f.toAck(q)
+	f.confirmed(q, time.Now())
+	if want := (storage.Record{Partition: rec.Partition, Offset: rec.Offset}); !reflect.DeepEqual(q.rec, want) || q.handle != nil || q.history != nil {
+		t.Errorf("of a confirmed message is kept: %+v, %v, %v", q.rec, q.handle, q.history)
+	}
+	f.joined(q, &storage.Record{Handle: "new"}, time.Now())
+	if q.handle != "new" || q.state != popFinished {
+		t.Errorf("handed out again it has the receipt %v and the state %v", q.handle, q.state)
 	}
 }

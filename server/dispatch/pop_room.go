@@ -65,10 +65,10 @@ func (f *feed) dequeue() {
 	f.queue = f.queue[1:]
 }
 
-// starve has p woken when the binding has more room.
+// starve has p woken when the binding has more room, or enough where it lacks some.
 func (s *Stream) starve(b *binding, p *part) {
 	s.mu.Lock()
-	if !b.gone && !s.ending {
+	if !b.gone && !s.ending && !b.lacksRoom(p) {
 		b.starve(p)
 	}
 	s.mu.Unlock()

@@ -76,14 +76,20 @@ func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 		}
 	}
 	if len(e.offs) == 0 {
-		s.giveBack(a.b, p, slots, e.room, e.refused)
+		if !e.refused {
+			e.need = 0
+		}
+		s.giveBack(a.b, p, slots, e.room, e.need)
+		if e.refused && p.roomBeside(a) {
+			return sentBatch // another stream of the share may have it
+		}
 		if e.finished > 0 && why == nothing {
 			return sentBatch // filtered or expired: go on
 		}
 		return why
 	}
 	if !l.mark(p) {
-		s.giveBack(a.b, p, slots, e.room, false)
+		s.giveBack(a.b, p, slots, e.room, 0)
 		l.takeBack(p)
 		l.lookAgain(p, now)
 		return nothing

@@ -120,7 +120,7 @@ type binding struct {
 	pacing  *time.Timer // set while a rate limit holds it back
 	paced   []*part     // to be woken then
 	gone    bool
-	starved []*part
+	starved []waiting
 	topic   *topic
 	feed    *loop // of a log that hands records out
 	lite    *loop // of a lite topic
@@ -128,6 +128,12 @@ type binding struct {
 	// partitions that the topic has got since the positions were durable.
 	active bool
 	later  []*loop
+}
+
+// waiting is a partition that waits for room in the window: any, or so many bytes.
+type waiting struct {
+	p    *part
+	need int64
 }
 
 // errStreamClosed is why nothing more can be done on a stream.

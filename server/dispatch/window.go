@@ -30,14 +30,27 @@ func (s *Stream) max(b *binding) int {
 	return s.cfg.MaxInFlight
 }
 
-// free is how many records the binding may take now.
-func (s *Stream) free(b *binding) int {
+// freeFor is how many records of p the binding may take now.
+func (s *Stream) freeFor(b *binding, p *part) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if b.lacksRoom(p) {
+		return 0
+	}
 	return s.freeLocked(b)
 }
 
-// freeLocked is free under s.mu.
+// lacksRoom tells whether p waits for more room than the window has. s.mu is held.
+func (b *binding) lacksRoom(p *part) bool {
+	for _, w := range b.starved {
+		if w.p == p {
+			return w.need > 0 && !b.s.holds(b.s.bytes, w.need)
+		}
+	}
+	return false
+}
+
+// freeLocked is how many records the binding may take now. s.mu is held.
 func (s *Stream) freeLocked(b *binding) int {
 	if s.ending || b.paused || b.pacing != nil || b.gone || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB >= s.d.queueRoom()) {
 		return 0
@@ -66,15 +79,19 @@ func (s *Stream) reserve(b *binding, p *part, n int, bytes int64) (slots int, ro
 
 // widen takes room for a frame that is larger than what was reserved. A frame
 // that no window holds goes when nothing else is in flight.
-func (s *Stream) widen(b *binding, p *part, reserved, need int64) bool {
+func (s *Stream) widen(reserved, need int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bytes-reserved+need > s.cfg.MaxBytes && s.bytes > reserved {
-		b.starve(p)
+	if !s.holds(s.bytes-reserved, need) {
 		return false
 	}
 	s.bytes += need - reserved
 	return true
+}
+
+// holds tells whether the window has room for a frame beside what is in flight.
+func (s *Stream) holds(inFlight, need int64) bool {
+	return inFlight <= 0 || inFlight+need <= s.cfg.MaxBytes
 }
 
 // batch is a run that is encoded and not yet numbered.
@@ -94,9 +111,10 @@ func (s *Stream) send(b *binding, p *part, slots int, room int64, bt batch) (fir
 	s.mu.Lock()
 	if s.ending || b.gone {
 		s.mu.Unlock()
-		s.giveBack(b, p, slots, room, false)
+		s.giveBack(b, p, slots, room, 0)
 		return 0, false
 	}
+	b.sated(p)
 	b.used -= slots - n
 	b.sentN += int64(n)
 	b.sentB += bytes
@@ -113,44 +131,78 @@ func (s *Stream) send(b *binding, p *part, slots int, room int64, bt batch) (fir
 	return first, true
 }
 
-// giveBack returns a reservation that is not used. refused: widen had p wait for
-// more room than it had reserved, and it still does.
-func (s *Stream) giveBack(b *binding, p *part, slots int, room int64, refused bool) {
+// giveBack returns a reservation that is not used. need is the room that widen has
+// not given, for which p waits; 0: p does not.
+func (s *Stream) giveBack(b *binding, p *part, slots int, room, need int64) {
 	s.mu.Lock()
 	b.used -= slots
 	s.bytes -= room
-	starved := s.takeStarved()
-	if refused && slices.Contains(starved, p) {
-		b.starve(p)
+	starved, self := s.takeStarved(), p
+	switch {
+	case need == 0 || b.gone || s.ending:
+	case s.holds(s.bytes, need): // what others had reserved is back meanwhile
+		starved, self = append(starved, p), nil
+	default:
+		b.starveFor(p, need)
 	}
 	s.mu.Unlock()
-	s.wakeAll(starved, p)
+	s.wakeAll(starved, self)
 }
+
+// wakeLeast is how many of those who wait for room of a certain size are woken at
+// least where all have it.
+const wakeLeast = 64
 
 // takeStarved returns the partitions to wake after room was made: once half of
 // what may be queued is, so that who is far behind takes much of each record that
-// is read for it, and not a batch at a time. s.mu is held.
+// is read for it, and not a batch at a time. Those who have found too little are
+// woken when it is enough, and of many only the first: what is in flight will make
+// room for the others. s.mu is held.
 func (s *Stream) takeStarved() (list []*part) {
 	if len(s.starving) == 0 || s.ending || s.bytes >= s.cfg.MaxBytes || (s.queuedB > 0 && s.queuedB > s.d.queueRoom()/2) {
 		return nil
 	}
-	for i, b := range s.starving {
-		if i == 0 {
-			list = b.starved // most often there is one
-		} else {
-			list = append(list, b.starved...)
+	kept, plenty, sized := s.starving[:0], 4*(s.cfg.MaxBytes-s.bytes), 0
+	for _, b := range s.starving {
+		rest := b.starved[:0]
+		for _, w := range b.starved {
+			switch {
+			case w.need == 0:
+				list = append(list, w.p)
+			case !s.holds(s.bytes, w.need), s.bytes > 0 && plenty <= 0 && sized >= wakeLeast:
+				rest = append(rest, w)
+			default:
+				list = append(list, w.p)
+				plenty -= w.need
+				sized++
+			}
 		}
-		b.starved = nil
-		s.starving[i] = nil
+		clear(b.starved[len(rest):])
+		if b.starved = rest; len(rest) > 0 {
+			kept = append(kept, b)
+		}
 	}
-	s.starving = s.starving[:0]
+	clear(s.starving[len(kept):])
+	s.starving = kept
 	return list
 }
 
 // starve has p woken when there is room, or when a rate limit does not hold the
 // binding back any more: until then room is of no use to it. The stream's mutex
 // is held.
-func (b *binding) starve(p *part) {
+func (b *binding) starve(p *part) { b.starveFor(p, 0) }
+
+// sated notes that p has got something: if it waits, then for any room again.
+func (b *binding) sated(p *part) {
+	for i := range b.starved {
+		if b.starved[i].p == p {
+			b.starved[i].need = 0
+		}
+	}
+}
+
+// starveFor is starve for who needs so many bytes; 0: any.
+func (b *binding) starveFor(p *part, need int64) {
 	if b.pacing != nil {
 		if !slices.Contains(b.paced, p) {
 			b.paced = append(b.paced, p)
@@ -160,9 +212,11 @@ func (b *binding) starve(p *part) {
 	if len(b.starved) == 0 {
 		b.s.starving = append(b.s.starving, b)
 	}
-	if !slices.Contains(b.starved, p) {
-		b.starved = append(b.starved, p)
+	if i := slices.IndexFunc(b.starved, func(w waiting) bool { return w.p == p }); i >= 0 {
+		b.starved[i].need = need
+		return
 	}
+	b.starved = append(b.starved, waiting{p, need})
 }
 
 // wakeAll makes partitions look at their window of s again, but for self: it is
@@ -179,7 +233,10 @@ func (s *Stream) wakeAll(list []*part, self *part) {
 func (s *Stream) roomOrWake(b *binding, p *part) (room bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.freeLocked(b) > 0 {
+	switch {
+	case b.lacksRoom(p): // it is woken when there is enough
+		return false
+	case s.freeLocked(b) > 0:
 		return true
 	}
 	if !b.gone && !s.ending {

@@ -251,5 +251,8 @@ func (r *liteReader) remove(lite string) *pb.SubscriptionResult {
 
 // liteStatus is why a lite topic was not added or removed.
 func liteStatus(lite string, err error) *rpcstatus.Status {
+	if len(lite) > storage.MaxLiteName { // it may have megabytes
+		lite = lite[:storage.MaxLiteName] + "…"
+	}
 	return statusOf(fmt.Errorf("lite topic %q: %w", lite, err)).Proto()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -444,4 +445,16 @@ func keysOf(t *testing.T, store offsetstore.Store, client string) (lites []strin
 		t.Fatal(err)
 	}
 	return lites
+}
+
+// TestLite_LongNameIsNotRepeated: the refusal of a name of megabytes is short.
+func TestLite_LongNameIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := Start(t, Options{})
+		s := TryOpenLite(t, in.Lite(), openLite("c", strings.Repeat("\u00e9\n", 1<<16)))
+		st := s.Opened.GetResults()[0].GetStatus()
+		if st.GetCode() != int32(codes.InvalidArgument) || len(st.GetMessage()) > 1000 {
+			t.Errorf("code %d, a message of %d bytes", st.GetCode(), len(st.GetMessage()))
+		}
+	})
 }

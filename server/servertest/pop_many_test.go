@@ -3,6 +3,8 @@ package servertest_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 	"github.com/ackmesh/ackmesh/offsetstore"
 	. "github.com/ackmesh/ackmesh/server/servertest"
+	"github.com/ackmesh/ackmesh/storage/fakepop"
 )
 
 // tight takes as much in one transaction as a store on a small disk does.
@@ -64,6 +67,54 @@ func TestPop_ManyAcksAtOnce(t *testing.T) {
 			t.Fatalf("%d entries are left", n)
 		}
 	})
+}
+
+// TestManyDeadLettersAtOnce: all that is in flight becomes dead letters at once, of
+// a log that is read and of one that hands out; the store takes less of that in
+// one transaction.
+func TestManyDeadLettersAtOnce(t *testing.T) {
+	for _, pop := range []bool{false, true} {
+		t.Run(fmt.Sprint("pop ", pop), func(t *testing.T) {
+			popBubble(t, func(t *testing.T) {
+				const n = 1000
+				o := Options{Backend: Log(t, 4), Store: tight{Store(t)}}
+				if pop {
+					br := fakepop.New(fakepop.Options{Partitions: 4})
+					defer br.Close()
+					be := br.Open()
+					defer be.Close()
+					o.Backend = be
+				}
+				in := Start(t, o)
+				defer in.Stop()
+				s := Open(t, in.Mesh(), open("c", Sub("t", broadcast)))
+				Publish(t, in.Mesh(), "t", Numbers(n)...)
+				got := s.Take(n)
+				<-time.After(time.Second)
+				var ids []uint64
+				for _, g := range got {
+					ids = append(ids, g.ID)
+				}
+				s.Send(&pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Nack{Nack: &pb.Nack{
+					DeliveryIds: ids, DeadLetter: true, Reason: strings.Repeat("r", 200),
+				}}})
+				for _, g := range got {
+					if st := s.Outcome(g); st != durable {
+						t.Fatalf("%s: %v", Show([]Got{g}), st)
+					}
+				}
+				<-time.After(10 * time.Second)
+				letters := map[string]int{}
+				for _, let := range allLetters(t, in, "t") {
+					letters[let.GetId()]++
+				}
+				if len(letters) != n {
+					t.Fatalf("%d dead letters", len(letters))
+				}
+				s.Break()
+			})
+		})
+	}
 }
 
 // lame refuses transactions that write positions, while it is told to.

@@ -62,13 +62,18 @@ func (k *link) holdBack(ctx context.Context, mute time.Duration) error {
 	return sleep(ctx, pause)
 }
 
+// loginEvery is how often sarama is given an occasion to log in anew, which it
+// does with one of its own requests where the login is about to end.
+const loginEvery = 10 * time.Second
+
 // ready waits until the connection stands, and learns which fetch requests the
 // broker takes.
 func (k *link) ready() (net.Conn, error) {
 	if _, err := k.broker.Connected(); err != nil {
 		return nil, err
 	}
-	if k.fetchMax == 0 {
+	if k.fetchMax == 0 || k.opts.SASL.Mechanism != MechanismNone && time.Since(k.asked) > loginEvery {
+		k.asked = time.Now()
 		res, err := k.broker.ApiVersions(new(sarama.ApiVersionsRequest))
 		if err != nil {
 			return nil, err

@@ -1,14 +1,16 @@
 // Package kafka is a log on Apache Kafka, read by position only: no consumer
 // group, nothing committed at the broker, no trace of a reader there.
 //
-// Reading asks the leader of a partition for what follows an offset, with
-// sarama's Broker.Fetch, on a connection that nobody else uses meanwhile. So
-// readers do not hold up one another, a call ends when its context does (the
-// connection is cut), and each answer tells all there is to know: the bounds,
-// the leader epoch, the offsets that hold no record. After each fetch that
-// brought records the same broker is asked for the topic's identity: a topic
-// that was deleted and made again is noticed before its records are taken for
-// those of the old one.
+// Reading asks the leader of a partition for what follows an offset, on a
+// connection that nobody else uses meanwhile. So readers do not hold up one
+// another, a call ends when its context does (the connection is cut), and each
+// answer tells all there is to know: the bounds, the leader epoch, the offsets
+// that hold no record. Connections are opened, and logged in on, by sarama; what
+// fetches bring is read by code of this package, into memory that batches then
+// keep. Fetches name the topic by its identity, so that a topic that was deleted
+// and made again is noticed before its records are taken for those of the old
+// one; a broker before Kafka 3.1 is asked for the identity after each fetch that
+// brought records.
 //
 // Writing goes through one idempotent AsyncProducer with acks from all
 // replicas in sync. Each partition has a queue of its own before it, so that

@@ -30,9 +30,10 @@ type link struct {
 	idle   time.Time // since when nobody uses it
 	broken bool
 
-	fetchMax    int16  // newest form of the fetch request that the broker takes; 0: not asked yet
-	correlation int32  // of the last fetch
-	request     []byte // memory for the next one
+	fetchMax    int16     // newest form of the fetch request that the broker takes; 0: not asked yet
+	asked       time.Time // when it was asked
+	correlation int32     // of the last fetch
+	request     []byte    // memory for the next one
 }
 
 // do makes one call, which ends with ctx at the latest: the connection is then

@@ -37,8 +37,8 @@ type reading struct {
 
 // Poll implements storage.Backend. It reads in the caller's goroutine, on a
 // connection of its own while it does. Where a fetch brought more than was
-// asked for, the rest is kept for a Poll that goes on there. With Start =
-// Cursor and none set it begins at the minimum.
+// asked for, the rest is kept for a Poll that goes on there, and what follows is
+// fetched meanwhile. With Start = Cursor and none set it begins at the minimum.
 func (l *Log) Poll(ctx context.Context, req storage.PollRequest, batch *storage.Batch) error {
 	batch.Reset()
 	if req.Start < 0 && req.Start != storage.Cursor {

@@ -22,7 +22,7 @@ func (r *reading) prefetch(c *chunk) {
 	l, p := r.l, r.at.partition
 	n := l.opts.FetchBytes
 	fast := r.req.Start == storage.Cursor && time.Since(c.began) < remnants.Age/2
-	if !fast || c.size > int64(n)/2 || p.seen.Load() <= c.next || l.states.ahead.Load() >= aheadBytes {
+	if !fast || r.at.leader == "" || c.size > int64(n)/2 || p.seen.Load() <= c.next || l.states.ahead.Load() >= aheadBytes {
 		return
 	}
 	f, epoch := p.expect(c.next)

@@ -23,6 +23,8 @@ const (
 	// routeAge is how old a route may be that is used for the addresses of
 	// brokers.
 	routeAge = 5 * time.Second
+	// maxQueues bounds the queues of a topic at one broker that are believed.
+	maxQueues = 1 << 16
 	// pullMost is how many messages one pull asks for.
 	pullMost = 32
 	// groupsAge is how old the list of a broker's groups may be in which one is
@@ -100,7 +102,7 @@ func (p *remotingPort) queues(ctx context.Context, topic string) (list []queue, 
 		if q.Perm&remoting.PermRead == 0 {
 			continue
 		}
-		for id := range q.Read {
+		for id := range min(q.Read, maxQueues) {
 			list = append(list, queue{topic, q.Broker, id})
 		}
 	}

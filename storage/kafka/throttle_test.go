@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"errors"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestPollOfVeryMuch(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	for _, n := range []int{1 << 31, 1<<32 - 1, 100 << 20} {
+	for _, n := range []int{math.MaxInt, math.MaxInt32, 100 << 20} {
 		b := mustPoll(t, l, storage.PollRequest{Topic: "t", Partition: "0", Start: 0, MaxBytes: n})
 		if len(b.Records) != 3 {
 			t.Errorf("%d bytes are wanted, %d records came", n, len(b.Records))

@@ -216,7 +216,10 @@ func TestAnswerDamaged(t *testing.T) {
 				bad := bytes.Clone(raw)
 				bad[i] ^= bit
 				body := answerOf(versionByID, bad, nil, false)
-				_, err := readResult(bytes.NewReader(body), len(body), versionByID, &query{at: asked})
+				res, err := readResult(bytes.NewReader(body), len(body), versionByID, &query{at: asked})
+				if err == nil {
+					err = res.damage
+				}
 				inBatch := i
 				if i >= second {
 					inBatch -= second

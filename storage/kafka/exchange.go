@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -47,7 +48,18 @@ func (k *link) fetch(q *query) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if res.damage != nil {
+		k.broken = true // the rest of the answer lies in it
+	}
 	return res, conn.SetDeadline(time.Time{})
+}
+
+// holdBack waits while the broker answers nothing on the connection, so that
+// nobody else waits for that. One that is silent for long is given up.
+func (k *link) holdBack(ctx context.Context, mute time.Duration) error {
+	pause := min(mute, k.opts.RequestTimeout/2)
+	k.broken = pause < mute
+	return sleep(ctx, pause)
 }
 
 // loginEvery is how often sarama is given an occasion to log in anew, which it

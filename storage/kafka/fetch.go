@@ -18,7 +18,7 @@ const maxFetch = 64 << 20
 // sarama.KError, or of the connection.
 func (l *Log) fetch(ctx context.Context, addr string, at *place, start int64, bytes int, wait time.Duration) (*chunk, error) {
 	q := &query{at: at, start: start, waitMS: int32(wait.Milliseconds()), committed: l.opts.ReadCommitted}
-	for ; ; bytes = min(8*bytes, maxFetch) {
+	for bytes = min(bytes, maxFetch); ; bytes = min(8*bytes, maxFetch) {
 		q.bytes = bytes
 		res, err := l.fetchOnce(ctx, addr, q, wait)
 		if err != nil {
@@ -41,15 +41,19 @@ func (l *Log) fetch(ctx context.Context, addr string, at *place, start int64, by
 	}
 }
 
-// fetchOnce makes one fetch, of which the broker says that it is well.
-func (l *Log) fetchOnce(ctx context.Context, addr string, q *query, wait time.Duration) (*result, error) {
-	var res *result
-	err := l.links.useWithin(ctx, addr, l.opts.RequestTimeout+wait, func(k *link) (err error) {
-		res, err = k.fetch(q)
-		return err
-	})
-	if err != nil {
-		return nil, err
+// fetchOnce makes one fetch, of which the broker says that it is well. Where a
+// quota holds back its answer, it is made again.
+func (l *Log) fetchOnce(ctx context.Context, addr string, q *query, wait time.Duration) (res *result, err error) {
+	for res == nil || res.throttled() {
+		err = l.links.useWithin(ctx, addr, l.opts.RequestTimeout+wait, func(k *link) (err error) {
+			if res, err = k.fetch(q); err == nil && res.throttled() {
+				return k.holdBack(ctx, res.mute)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	if res.code == 0 && res.found {
 		return res, nil

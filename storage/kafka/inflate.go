@@ -23,6 +23,10 @@ const (
 	codecZSTD   = 4
 )
 
+// inflatedAll is what compressed batches of one answer may become before the
+// rest of it is left for the next fetch.
+const inflatedAll = 64 << 20
+
 var errInflated = errors.New("it is larger than is allowed")
 
 // inflate reads the n bytes of a batch that hold its compressed records.
@@ -41,6 +45,7 @@ func (d *decoder) inflate(h *header, n int) {
 		d.s.fail("the batch at offset %d, compression %d, cannot be read: %d records in %d bytes, %v", h.base, h.codec(), h.count, len(b), err)
 		return
 	}
+	d.grown += len(b)
 	p := d.room(len(b))
 	at := d.used
 	d.used += copy(p.buf[at:], b)

@@ -130,7 +130,8 @@ func (p *links) give(k *link) {
 
 // call makes one call to a broker, within RequestTimeout. A connection that
 // was unused may have been closed by the broker: the call is then made again
-// on a new one. It must be one that does no harm twice.
+// on a new one, unless it was answered with what cannot be read. It must be one
+// that does no harm twice.
 func (p *links) call(ctx context.Context, addr string, call func(*sarama.Broker) error) error {
 	return p.callWithin(ctx, addr, p.opts.RequestTimeout, call)
 }
@@ -156,7 +157,7 @@ func (p *links) useWithin(ctx context.Context, addr string, timeout time.Duratio
 		if limited.Err() != nil {
 			err = fmt.Errorf("kafka: broker %s gave no answer within %v: %w", addr, timeout, storage.ErrUnavailable)
 		}
-		if !used || limited.Err() != nil {
+		if !used || limited.Err() != nil || errors.Is(err, storage.ErrCorrupt) {
 			p.opts.Observe.BrokerFailed(addr, err)
 			return err
 		}

@@ -43,6 +43,7 @@ func (d *decoder) message(size int) {
 		s.fail("the messages up to offset %d, compression %d, cannot be read: %v", m.offset, m.attributes&bitsCodec, err)
 		return
 	}
+	d.grown += buf.Len()
 	d.set(&m, &piece{buf: buf.Bytes()})
 }
 

@@ -53,6 +53,15 @@ func (p *piece) add(r rec) {
 	}
 }
 
+// keep leaves the first n records.
+func (p *piece) keep(n int) {
+	recs := p.recs[:n]
+	p.recs, p.bytes, p.frames, p.framed = p.recs[:0], 0, 0, 0
+	for _, r := range recs {
+		p.add(r)
+	}
+}
+
 // recsKept bounds the list of records that is kept with unused memory.
 const recsKept = 4096
 
@@ -115,6 +124,24 @@ func (c *chunk) take(n int) {
 	c.start = c.next
 	if len(c.pieces) > 0 {
 		c.start = c.pieces[0].recs[c.taken].offset
+	}
+}
+
+// cut leaves the first n records of a chunk of which nothing is taken.
+func (c *chunk) cut(n int) {
+	c.size = 0
+	for i, p := range c.pieces {
+		if n == 0 {
+			rest := chunk{pieces: c.pieces[i:]}
+			rest.free()
+			c.pieces = c.pieces[:i]
+			return
+		}
+		if n < len(p.recs) {
+			p.keep(n)
+		}
+		n -= len(p.recs)
+		c.size += p.bytes
 	}
 }
 

@@ -45,7 +45,8 @@ func (d *decoder) abortions(wanted bool) (list []abortion) {
 }
 
 // records reads n bytes of batches, or messages of the older forms. The last one
-// may be there in part; it comes whole with the next fetch.
+// may be there in part; it comes whole with the next fetch, as do those behind
+// very much that was compressed.
 func (d *decoder) records(n int) {
 	s := d.s
 	if n > s.remaining() {
@@ -53,8 +54,9 @@ func (d *decoder) records(n int) {
 		return
 	}
 	for behind := s.remaining() - n; s.err == nil; {
+		d.soundRecs, d.soundNext = d.recs, d.next
 		left := s.remaining() - behind
-		if left <= magicAt {
+		if left <= magicAt || d.grown >= inflatedAll {
 			s.skip(left)
 			return
 		}
@@ -76,6 +78,7 @@ func (d *decoder) records(n int) {
 		default:
 			s.fail("a batch is of the unknown form %d", magic)
 		}
+		d.res.damage = s.err
 	}
 }
 
@@ -160,7 +163,7 @@ func (d *decoder) within(h *header, n int) {
 	switch {
 	case leftOut:
 		d.s.skip(n)
-	case h.codec() != 0:
+	case h.codec() != 0 && n > 0:
 		d.inflate(h, n)
 	default:
 		d.plain(h, n)
@@ -237,6 +240,7 @@ func (d *decoder) put(p *piece, r rec) {
 		r.key, r.value, r.headers = d.copy(from, r.key), d.copy(from, r.value), d.copy(from, r.headers)
 	}
 	p.add(r)
+	d.recs++
 }
 
 // copy copies a part of another piece into out.

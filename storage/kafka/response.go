@@ -1,10 +1,13 @@
 package kafka
 
 import (
+	"errors"
 	"io"
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/ackmesh/ackmesh/storage"
 )
 
 const (
@@ -28,25 +31,35 @@ type query struct {
 
 // result is what a broker answers to a query.
 type result struct {
-	chunk *chunk
-	code  sarama.KError
-	high  int64 // watermark
-	found bool  // the partition is in the answer
-	byID  bool  // the broker has compared the topic's identity
+	chunk  *chunk
+	code   sarama.KError
+	high   int64         // watermark
+	mute   time.Duration // how long the broker answers nothing more on this connection
+	found  bool          // the partition is in the answer
+	byID   bool          // the broker has compared the topic's identity
+	damage error         // what came behind the chunk, which cannot be read; nil: nothing
 }
+
+// throttled tells that a quota is used up: the broker has left out everything.
+func (r *result) throttled() bool { return r.mute > 0 && r.code == 0 && !r.found }
 
 // readResult reads the body of an answer of n bytes in a form of the fetch
 // request. Where it returns an error, that is one of src, or wraps
-// storage.ErrCorrupt.
+// storage.ErrCorrupt. Records before damage are an answer, with the rest of it
+// left in src: who reads on comes to the damage.
 func readResult(src io.Reader, n int, version int16, q *query) (*result, error) {
-	d := &decoder{version: version, q: q, chunk: chunk{start: q.start, next: q.start, began: time.Now()}}
+	d := &decoder{version: version, q: q, soundNext: q.start, chunk: chunk{start: q.start, next: q.start, began: time.Now()}}
 	d.s = newStream(src, n, d.keep)
 	d.body()
 	d.s.end()
 	d.flush()
-	if d.s.err != nil {
-		d.free()
-		return nil, d.s.err
+	if err := d.s.err; err != nil {
+		if d.res.damage == nil || d.soundNext == q.start || !errors.Is(err, storage.ErrCorrupt) {
+			d.free()
+			return nil, err
+		}
+		d.cut(d.soundRecs)
+		d.next = d.soundNext
 	}
 	c, res := d.chunk, d.res
 	res.chunk = &c
@@ -62,7 +75,12 @@ type decoder struct {
 	chunk
 	out    *piece // takes what was not stored as it is read; nil: nothing so far
 	used   int    // of its memory
+	grown  int    // bytes that were decompressed
 	copies bool   // from now on records are copied into out
+
+	recs      int   // how many there are
+	soundRecs int   // of them in batches that are sound
+	soundNext int64 // behind those
 
 	aborted  []abortion     // not yet begun, in order
 	aborting map[int64]bool // producers amid an aborted transaction
@@ -113,7 +131,7 @@ func (d *decoder) tags() {
 // body reads the answer to the end.
 func (d *decoder) body() {
 	s := d.s
-	s.int32() // how long to hold back: the broker does that itself
+	d.res.mute = time.Duration(max(s.int32(), 0)) * time.Millisecond
 	if d.version >= 7 {
 		d.res.code = sarama.KError(s.int16())
 		s.int32() // session

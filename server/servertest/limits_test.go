@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -79,6 +80,7 @@ func TestShareOfUnequalLimits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		in := Start(t, Options{})
 		small, large := wide(t, in, "small", 3000, 1000), wide(t, in, "large", 100_000, 1)
+		synctest.Wait() // both have joined in each partition
 		big := strings.Repeat("x", 5000)
 		var data []string
 		for i := range 200 {

@@ -53,9 +53,8 @@ func TestLite_DeadLetter(t *testing.T) {
 			}
 		}
 		admin, ctx := in.Admin(), context.Background()
-		list, err := admin.ListDeadLetters(ctx, &pb.ListDeadLettersRequest{Topic: "chat"})
-		if err != nil || len(list.GetDeadLetters()) != 1 || list.GetDeadLetters()[0].GetFrame() == nil {
-			t.Fatal(list, err)
+		if list := untilLetters(t, in, "chat", 1); list[0].GetFrame() == nil {
+			t.Fatal(list)
 		}
 		if n, err := admin.ReplayDeadLetters(ctx, &pb.ReplayDeadLettersRequest{Topic: "chat"}); err != nil || n.GetReplayed() != 1 {
 			t.Fatal(n, err)

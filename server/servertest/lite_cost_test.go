@@ -1,7 +1,7 @@
 package servertest_test
 
 import (
-	"math"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -21,47 +21,39 @@ func TestLite_IdleIsCheap(t *testing.T) {
 		heap       uint64
 	}
 	const some = 32 // goroutines that read for all, and end when they have had nothing to do for a while
-	before := cost{goroutines: math.MaxInt - some}
 	measure := func() cost {
-		for deadline := time.Now().Add(Patience); runtime.NumGoroutine() > before.goroutines+some && time.Now().Before(deadline); {
-			s.Quiet(10 * time.Millisecond) // some are at work still
-		}
 		runtime.GC()
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return cost{runtime.NumGoroutine(), m.HeapAlloc + m.StackInuse}
 	}
-	before = measure()
 	const n = 1000
-	for from := 0; from < n; from += 1000 {
-		for _, r := range s.ChangeLite(&pb.ChangeLite{Add: liteNames(from + 1000)[from:]}).GetResults() {
-			if r.GetStatus().GetCode() != 0 {
-				t.Fatal(r)
+	before := measure()
+	within := func(when string, most uint64) {
+		t.Helper()
+		Eventually(t, Patience, func() error { // some are at work still
+			now := measure()
+			more, each := now.goroutines-before.goroutines, (now.heap-min(now.heap, before.heap))/n
+			if more > some || each > most {
+				return fmt.Errorf("%s: %d goroutines more for %d idle lite topics, %d bytes for each, want %d and %d at most", when, more, n, each, some, most)
 			}
+			t.Logf("%s: %d goroutines more, %d bytes for each lite topic", when, more, each)
+			return nil
+		})
+	}
+	for _, r := range s.ChangeLite(&pb.ChangeLite{Add: liteNames(n)}).GetResults() {
+		if r.GetStatus().GetCode() != 0 {
+			t.Fatal(r)
 		}
 	}
-	idle := measure()
+	within("new", 12<<10)
 	for i := range n {
 		PublishLite(t, lite, "chat", liteName(i), string(make([]byte, 1000)))
 	}
 	s.AckDurable(s.Take(n)...)
 	s.Quiet(100 * time.Millisecond)
-	used := measure()
-	for _, m := range []struct {
-		when string
-		at   cost
-		most uint64
-	}{{"new", idle, 12 << 10}, {"after an event of 1 KB in each, which the log holds", used, 16 << 10}} {
-		each := (m.at.heap - min(m.at.heap, before.heap)) / n
-		t.Logf("%s: %d goroutines more, %d bytes for each lite topic", m.when, m.at.goroutines-before.goroutines, each)
-		if m.at.goroutines > before.goroutines+some {
-			t.Errorf("%s: %d goroutines more for %d idle lite topics", m.when, m.at.goroutines-before.goroutines, n)
-		}
-		if each > m.most {
-			t.Errorf("%s: %d bytes for each idle lite topic", m.when, each)
-		}
-	}
+	within("after an event of 1 KB in each, which the log holds", 16<<10)
 	if w := in.Server.Metrics().WindowBytes.Load(); w > 1<<20 {
 		t.Errorf("%d bytes of records are kept that everybody has got", w)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func Run(t *testing.T, at site.Site) {
 			MaxBatch: 20, Pipeline: 8, Lag: 2000, Followers: followers,
 		}))
 	}
-	k := killer{t: t, srv: srv, run: run, rnd: rand.New(rand.NewPCG(seed, 1)), sideTopic: sideTopic}
+	k := killer{t: t, srv: srv, run: run, rnd: rand.New(rand.NewPCG(seed, 1)), mainTopic: mainTopic, sideTopic: sideTopic}
 	k.killAll(ctx)
 	for _, ch := range done {
 		await(ctx, t, ch, "publishers")
@@ -91,7 +92,7 @@ type killer struct {
 	rnd    *rand.Rand
 	probes int
 
-	sideTopic string
+	mainTopic, sideTopic string
 }
 
 // killAll kills until 20 kills have cut off acks and publishes. Which of them
@@ -147,6 +148,21 @@ func (k *killer) probe(ctx context.Context) {
 	k.await(ctx, func(c traffic.Counts) bool { return c.Opens > 0 || c.Streams > streams })
 }
 
+// offsets is where the subscribers are, as text.
+func (k *killer) offsets() string {
+	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
+	defer cancel()
+	res, err := pb.NewAdminClient(k.srv.DialAdmin()).GetOffsets(ctx, &pb.GetOffsetsRequest{Topic: k.mainTopic})
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for _, p := range res.GetOffsets() {
+		lines = append(lines, p.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
 func (k *killer) await(ctx context.Context, cond func(traffic.Counts) bool) {
 	k.t.Helper()
 	over := false
@@ -155,7 +171,7 @@ func (k *killer) await(ctx context.Context, cond func(traffic.Counts) bool) {
 		return over || cond(c)
 	})
 	if err != nil || over {
-		k.t.Fatalf("the server makes no progress (%v), or all is published (%t): %+v\n%s", err, over, k.run.Counts(), k.srv.Stuck())
+		k.t.Fatalf("the server makes no progress (%v), or all is published (%t): %+v\n%s\n%s", err, over, k.run.Counts(), k.offsets(), k.srv.Stuck())
 	}
 }
 

@@ -101,13 +101,10 @@ func (p *piece) appendFrame(dst []byte, r *rec) (out []byte, raw *frame.Raw, err
 
 // headersOf lists the headers of a record.
 func (p *piece) headersOf(r *rec) (list []frame.Header) {
-	for c := (cursor{b: p.of(r.headers), ok: true}); c.at < len(c.b) && c.ok; {
+	at, end := int(r.headers.at), int(r.headers.at+r.headers.n)
+	for c := (cursor{b: p.buf[:end], at: at, ok: true}); c.at < end && c.ok; {
 		name, value := c.bytes(), c.bytes()
-		h := frame.Header{Name: string(c.of(name))}
-		if value.n >= 0 {
-			h.Value = c.of(value)
-		}
-		list = append(list, h)
+		list = append(list, frame.Header{Name: string(p.of(name)), Value: p.of(value)})
 	}
 	return list
 }

@@ -118,15 +118,4 @@ func (c *cursor) fixed(n int) (v uint64) {
 }
 
 // sized reads what has its length in four bytes before it; below 0 is none.
-func (c *cursor) sized() span {
-	n := int(int32(c.fixed(4)))
-	if n > len(c.b)-c.at {
-		c.ok = false
-	}
-	if !c.ok || n < 0 {
-		return span{n: -1}
-	}
-	s := span{at: int32(c.at), n: int32(n)}
-	c.at += n
-	return s
-}
+func (c *cursor) sized() span { return c.take(int64(int32(c.fixed(4)))) }

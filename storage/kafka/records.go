@@ -310,7 +310,15 @@ func (c *cursor) varint() int64 {
 // bytes reads what has its length before it; -1 is none.
 func (c *cursor) bytes() span {
 	n := c.varint()
-	if n < -1 || n > int64(len(c.b)-c.at) {
+	if n < -1 {
+		c.ok = false
+	}
+	return c.take(n)
+}
+
+// take reads n bytes; below 0: there are none.
+func (c *cursor) take(n int64) span {
+	if n > int64(len(c.b)-c.at) {
 		c.ok = false
 	}
 	if !c.ok || n < 0 {
@@ -333,6 +341,3 @@ func varint(b []byte) (v int64, n int) {
 	}
 	return binary.Varint(b)
 }
-
-// of returns the bytes of a span that is there.
-func (c *cursor) of(s span) []byte { return c.b[s.at : s.at+s.n : s.at+s.n] }

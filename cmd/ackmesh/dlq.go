@@ -34,18 +34,17 @@ func letterFlags(cmd *cobra.Command, topic, subscriber *string) {
 	}
 }
 
-// eachLetter calls fn with every dead letter that matches, page by page.
-func eachLetter(ctx context.Context, admin ackmeshv1.AdminClient, topic, subscriber string, fn func(*ackmeshv1.DeadLetter) (more bool, err error)) error {
+// eachPage calls fn with every page of dead letters that match. While it does, req
+// is the request that brought the page.
+func eachPage(ctx context.Context, admin ackmeshv1.AdminClient, topic, subscriber string, fn func(req *ackmeshv1.ListDeadLettersRequest, page []*ackmeshv1.DeadLetter) (more bool, err error)) error {
 	req := &ackmeshv1.ListDeadLettersRequest{Topic: topic, Subscriber: subscriber, PageSize: 500}
 	for {
 		page, err := admin.ListDeadLetters(ctx, req)
 		if err != nil {
 			return err
 		}
-		for _, letter := range page.GetDeadLetters() {
-			if more, err := fn(letter); err != nil || !more {
-				return err
-			}
+		if more, err := fn(req, page.GetDeadLetters()); err != nil || !more {
+			return err
 		}
 		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
 			return nil
@@ -53,23 +52,29 @@ func eachLetter(ctx context.Context, admin ackmeshv1.AdminClient, topic, subscri
 	}
 }
 
-// findLetter returns a dead letter with its event; nil: there is none of that id.
-func findLetter(ctx context.Context, admin ackmeshv1.AdminClient, topic, subscriber, id string) (*ackmeshv1.DeadLetter, error) {
-	req := &ackmeshv1.ListDeadLettersRequest{Topic: topic, Subscriber: subscriber, PageSize: 500}
-	for {
-		page, err := admin.ListDeadLetters(ctx, req)
-		if err != nil {
-			return nil, err
-		}
-		for i, letter := range page.GetDeadLetters() {
-			if letter.GetId() == id {
-				return withEvent(ctx, admin, req, letter, i)
+// eachLetter calls fn with every dead letter that matches, page by page.
+func eachLetter(ctx context.Context, admin ackmeshv1.AdminClient, topic, subscriber string, fn func(*ackmeshv1.DeadLetter) (more bool, err error)) error {
+	return eachPage(ctx, admin, topic, subscriber, func(_ *ackmeshv1.ListDeadLettersRequest, page []*ackmeshv1.DeadLetter) (bool, error) {
+		for _, letter := range page {
+			if more, err := fn(letter); err != nil || !more {
+				return false, err
 			}
 		}
-		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
-			return nil, nil
+		return true, nil
+	})
+}
+
+// findLetter returns a dead letter with its event; nil: there is none of that id.
+func findLetter(ctx context.Context, admin ackmeshv1.AdminClient, topic, subscriber, id string) (found *ackmeshv1.DeadLetter, err error) {
+	err = eachPage(ctx, admin, topic, subscriber, func(req *ackmeshv1.ListDeadLettersRequest, page []*ackmeshv1.DeadLetter) (more bool, err error) {
+		i := slices.IndexFunc(page, func(l *ackmeshv1.DeadLetter) bool { return l.GetId() == id })
+		if i < 0 {
+			return true, nil
 		}
-	}
+		found, err = withEvent(ctx, admin, req, page[i], i)
+		return false, err
+	})
+	return found, err
 }
 
 // withEvent returns a letter, the i-th of a page, with its event: a page has room

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -136,5 +135,5 @@ func closeError(err error) error {
 	if left.Unconfirmed == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d acks were not confirmed: their events may come again", left.Unconfirmed)
+	return unconfirmed(left.Unconfirmed)
 }

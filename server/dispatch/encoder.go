@@ -29,15 +29,14 @@ type encoder struct {
 	causes   [delivery.Causes]int // of again, why
 	traces   []Traced
 	finished int   // records that were finished instead of sent
-	refused  bool  // a record did not fit the stream's window
-	need     int64 // what it takes there
+	need     int64 // what a first record takes that did not fit the stream's window; 0: none
 	passed   bool  // a record was left to another stream, which takes larger ones
 }
 
 func (e *encoder) begin(p *part, a *attachment, slots int, room int64, now time.Time) {
 	e.p, e.a, e.slots, e.room, e.now = p, a, slots, room, now
 	e.offs, e.idPos = e.offs[:0], e.idPos[:0]
-	e.again, e.finished, e.refused, e.passed, e.need = 0, 0, false, false, 0
+	e.again, e.finished, e.need, e.passed = 0, 0, 0, false
 	e.want = 0
 	e.causes = [delivery.Causes]int{}
 	e.traces = e.traces[:0]
@@ -73,7 +72,8 @@ func (e *encoder) fits(rec *storage.Record) bool {
 	return int64(need) <= e.room && (len(e.offs) == 0 || need <= e.a.b.s.cfg.MaxMessage)
 }
 
-// widen makes room for a first record that is larger than a batch.
+// widen makes room for a first record that is larger than a batch; false: the
+// window has none.
 func (e *encoder) widen(rec *storage.Record) bool {
 	need := int64(e.estimate(rec) + e.headLen())
 	if need <= e.room {

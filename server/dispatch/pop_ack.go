@@ -126,13 +126,16 @@ const (
 func (f *feed) confirmed(q *popped, now time.Time) {
 	f.metrics().Acked.Add(1)
 	f.metrics().PendingAcks.Add(-1)
-	q.state, q.forget = popConfirmed, now.Add(max(f.invisible, recentLeast))
+	q.state, q.forget = popConfirmed, f.forgetAfter(now)
 	q.rec, q.handle, q.history = storage.Record{Partition: q.rec.Partition, Offset: q.rec.Offset}, nil, nil // there are many
 	f.recent = append(f.recent, q)
 	if f.byID[q.id] == q && (!f.inOrder || f.given != nil && !f.openBefore(q)) { // else it has been handed out as something new since
 		f.forgetEntry(q)
 	}
 }
+
+// forgetAfter is until when what is confirmed now is remembered.
+func (f *feed) forgetAfter(now time.Time) time.Time { return now.Add(max(f.invisible, recentLeast)) }
 
 func (f *feed) forgetEntry(q *popped) {
 	if _, ok := f.known[q.id]; ok {
@@ -152,7 +155,7 @@ func (f *feed) purge(now time.Time) {
 			continue
 		}
 		if f.inOrder && f.openBefore(q) {
-			q.forget = now.Add(max(f.invisible, recentLeast))
+			q.forget = f.forgetAfter(now)
 			f.recent = append(f.recent, q)
 			continue
 		}

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"bytes"
-	"errors"
 	"slices"
 	"time"
 
@@ -208,12 +207,8 @@ func (f *feed) flushUnset(now time.Time) {
 		return
 	}
 	f.unsetting = true
-	var txns []*offsetstore.Txn
-	for _, part := range cutRecords(list) {
-		txns = append(txns, &offsetstore.Txn{Unsets: part})
-	}
-	submitAll(f.l.d.store, txns, func(errs []error) {
-		f.l.post(event{kind: evCall, call: func() { f.unsetDone(ids, errors.Join(errs...)) }})
+	submitUnsets(f.l.d.store, list, func(err error) {
+		f.l.post(event{kind: evCall, call: func() { f.unsetDone(ids, err) }})
 	})
 }
 

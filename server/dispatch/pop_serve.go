@@ -92,7 +92,6 @@ func (f *feed) offer(p *part, q *popped) (stop bool) {
 			return true
 		}
 		if !e.widen(&q.rec) {
-			e.refused = true
 			return true
 		}
 	}
@@ -173,14 +172,13 @@ func (f *feed) keyOf(p *part, q *popped) uint64 {
 
 // encode puts one record into the batch, with the check key of its receipt. One
 // that cannot be sent becomes a dead letter instead. It is false when the batch
-// ends before it; then refused says that not even a first one fits.
+// ends before it; then need says what a first one takes that does not fit.
 func (f *feed) encode(p *part, q *popped, attempt int32) bool {
 	e := &f.l.enc
 	if q.bad != nil {
 		return f.kill(p, q, "DAMAGED", "the body is no frame: "+q.bad.Error())
 	}
 	if !e.fits(&q.rec) && (len(e.offs) > 0 || !e.widen(&q.rec)) {
-		e.refused = len(e.offs) == 0
 		return false
 	}
 	if len(e.offs) == 0 && e.buf != nil { // the head is of a record that did not go

@@ -55,17 +55,23 @@ func submitAll(s offsetstore.Store, txns []*offsetstore.Txn, done func(errs []er
 	}
 }
 
+// submitUnsets removes records, at least one and however many. done is called
+// once, when all are gone or some could not be removed.
+func submitUnsets(s offsetstore.Store, list []offsetstore.Record, done func(error)) {
+	var txns []*offsetstore.Txn
+	for _, part := range cutRecords(list) {
+		txns = append(txns, &offsetstore.Txn{Unsets: part})
+	}
+	submitAll(s, txns, func(errs []error) { done(errors.Join(errs...)) })
+}
+
 // unsetAll removes records, however many, and waits for it, or for ctx.
 func unsetAll(ctx context.Context, s offsetstore.Store, list []offsetstore.Record) error {
 	if len(list) == 0 {
 		return nil
 	}
-	var txns []*offsetstore.Txn
-	for _, part := range cutRecords(list) {
-		txns = append(txns, &offsetstore.Txn{Unsets: part})
-	}
 	ch := make(chan error, 1)
-	submitAll(s, txns, func(errs []error) { ch <- errors.Join(errs...) })
+	submitUnsets(s, list, func(err error) { ch <- err })
 	select {
 	case err := <-ch:
 		return err

@@ -70,17 +70,14 @@ func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 	if items := p.m.Next(slots + len(p.wide)); len(items) > 0 {
 		why = l.fillRetries(p, items)
 	}
-	if len(e.offs) == 0 && !e.refused && (!p.m.Returning() || e.passed) {
+	if len(e.offs) == 0 && e.need == 0 && (!p.m.Returning() || e.passed) {
 		if r := l.fillNew(p); why == nothing {
 			why = r
 		}
 	}
 	if len(e.offs) == 0 {
-		if !e.refused {
-			e.need = 0
-		}
 		s.giveBack(a.b, p, slots, e.room, e.need)
-		if e.refused && p.roomBeside(a) {
+		if e.need > 0 && p.roomBeside(a) {
 			return sentBatch // another stream of the share may have it
 		}
 		if e.finished > 0 && why == nothing {
@@ -252,7 +249,6 @@ func (l *loop) offer(p *part, c *chunk, i int) (stop bool) {
 			return true
 		}
 		if !e.widen(rec) {
-			e.refused = true
 			return true
 		}
 	}
@@ -282,7 +278,6 @@ func (l *loop) offer(p *part, c *chunk, i int) (stop bool) {
 func (l *loop) encode(p *part, c *chunk, i int, attempt int32) bool {
 	e, rec := &l.enc, &c.batch.Records[i]
 	if !e.fits(rec) && (len(e.offs) > 0 || !e.widen(rec)) {
-		e.refused = len(e.offs) == 0
 		return false
 	}
 	before := e.bodyLen()

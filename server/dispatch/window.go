@@ -42,12 +42,19 @@ func (s *Stream) freeFor(b *binding, p *part) int {
 
 // lacksRoom tells whether p waits for more room than the window has. s.mu is held.
 func (b *binding) lacksRoom(p *part) bool {
-	for _, w := range b.starved {
-		if w.p == p {
-			return w.need > 0 && !b.s.holds(b.s.bytes, w.need)
+	w := b.waits(p)
+	return w != nil && w.need > 0 && !b.s.holds(b.s.bytes, w.need)
+}
+
+// waits is what p waits for, good until the next change of starved; nil: nothing.
+// s.mu is held.
+func (b *binding) waits(p *part) *waiting {
+	for i := range b.starved {
+		if b.starved[i].p == p {
+			return &b.starved[i]
 		}
 	}
-	return false
+	return nil
 }
 
 // freeLocked is how many records the binding may take now. s.mu is held.
@@ -194,10 +201,8 @@ func (b *binding) starve(p *part) { b.starveFor(p, 0) }
 
 // sated notes that p has got something: if it waits, then for any room again.
 func (b *binding) sated(p *part) {
-	for i := range b.starved {
-		if b.starved[i].p == p {
-			b.starved[i].need = 0
-		}
+	if w := b.waits(p); w != nil {
+		w.need = 0
 	}
 }
 
@@ -212,8 +217,8 @@ func (b *binding) starveFor(p *part, need int64) {
 	if len(b.starved) == 0 {
 		b.s.starving = append(b.s.starving, b)
 	}
-	if i := slices.IndexFunc(b.starved, func(w waiting) bool { return w.p == p }); i >= 0 {
-		b.starved[i].need = need
+	if w := b.waits(p); w != nil {
+		w.need = need
 		return
 	}
 	b.starved = append(b.starved, waiting{p, need})

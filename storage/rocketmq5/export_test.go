@@ -2,6 +2,7 @@ package rocketmq5
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -45,6 +46,7 @@ type brokerGroups struct {
 	made   map[string]groupConfig
 	placed map[string]bool // by group and partition
 	refuse error
+	away   string // the partition that no group can be placed in
 }
 
 // FakePort is what the remoting port does, of a fakepop broker.
@@ -59,6 +61,13 @@ func (p *FakePort) RefuseGroups(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = err
+}
+
+// FailPlace makes placing a group in a partition fail; "" heals.
+func (p *FakePort) FailPlace(partition string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = partition
 }
 
 func (p *FakePort) close() { _ = p.be.Close() }
@@ -139,6 +148,10 @@ func (p *FakePort) offset(ctx context.Context, q queue, group string) (int64, bo
 func (p *FakePort) place(ctx context.Context, q queue, group string, next int64) error {
 	p.mu.Lock()
 	cfg := p.made[group]
+	if q.partition() == p.away {
+		p.mu.Unlock()
+		return fmt.Errorf("broker of %s: %w", p.away, storage.ErrUnavailable)
+	}
 	p.placed[group+"/"+q.topic+"/"+q.partition()] = true
 	p.mu.Unlock()
 	_, err := p.be.OpenGroup(ctx, storage.GroupSpec{Topic: q.topic, Group: group, Ordered: cfg.ordered})

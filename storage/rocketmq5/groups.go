@@ -280,9 +280,8 @@ func (l *Log) placeGroup(ctx context.Context, spec storage.GroupSpec) (out stora
 			fresh = append(fresh, q)
 		}
 	}
-	out.Created = len(fresh) == len(queues)
-	start := spec.Start
-	if !out.Created {
+	key, start := groupKey{spec.Topic, spec.Group}, spec.Start
+	if out.Created = l.beginPlacing(key, len(fresh) == len(queues)); !out.Created {
 		start.At = storage.GroupEarliest // queues that were added since begin at their minimum
 	}
 	for _, q := range fresh {
@@ -290,8 +289,27 @@ func (l *Log) placeGroup(ctx context.Context, spec storage.GroupSpec) (out stora
 			return out, err
 		}
 	}
-	l.open(groupKey{spec.Topic, spec.Group})
+	l.endPlacing(key)
+	l.open(key)
 	return out, nil
+}
+
+// beginPlacing tells whether a group is new: it is, or it was when this process
+// began to place it, and an error kept it from going through with that.
+func (l *Log) beginPlacing(key groupKey, fresh bool) (created bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if fresh {
+		l.placing[key] = true
+	}
+	return l.placing[key]
+}
+
+// endPlacing notes that a group is placed in every queue, or is no more.
+func (l *Log) endPlacing(key groupKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.placing, key)
 }
 
 // placeFresh places a group in a queue, unless somebody has done so meanwhile.

@@ -68,6 +68,45 @@ func TestGroupMayNotBeMade(t *testing.T) {
 	}
 }
 
+// A group that an error kept from being placed in every queue is still new when it
+// is opened again: it does not begin at the minimum of the other queues.
+func TestGroupIsPlacedAfterAnError(t *testing.T) {
+	r, b := appending(t)
+	r.topic(t, "two", 2)
+	for _, name := range []string{"old", "old too"} {
+		noErrors(t, appendTo(t, b, "two", eventWith("", name), eventWith("", name)))
+	}
+	spec := storage.GroupSpec{Topic: "two", Start: storage.GroupStart{At: storage.GroupLatest}}
+	rocketmq5.PortOf(b).FailPlace("broker-a:1")
+	for range 2 {
+		if _, err := openGroup(t, b, spec); !errors.Is(err, storage.ErrUnavailable) {
+			t.Fatalf("while a queue is away: %v", err)
+		}
+	}
+	rocketmq5.PortOf(b).FailPlace("")
+	if g, err := openGroup(t, b, spec); err != nil || !g.Created {
+		t.Fatalf("when it is back: %+v, %v", g, err)
+	}
+	admin, _ := storage.As[storage.GroupAdmin](b)
+	list, err := admin.GroupOffsets(t.Context(), "two", groupName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := int64(0)
+	for _, o := range list {
+		total += o.Max
+		if o.Next != o.Max {
+			t.Errorf("%s is to begin at %d, its end is %d", o.Partition, o.Next, o.Max)
+		}
+	}
+	if total != 4 {
+		t.Errorf("%d events are in the queues: %+v", total, list)
+	}
+	if g, err := openGroup(t, b, spec); err != nil || g.Created {
+		t.Errorf("once it is placed: %+v, %v", g, err)
+	}
+}
+
 // Without name servers an ordered group cannot be made, an explicit start not
 // be given, nothing be read by position, and each of these says what to set.
 func TestBareSaysWhatToSet(t *testing.T) {

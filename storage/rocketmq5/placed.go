@@ -303,6 +303,7 @@ func (p *Placed) groupOffset(ctx context.Context, q queue, name string) (o stora
 func (p *Placed) DeleteGroup(ctx context.Context, topic, name string) error {
 	return p.with(ctx, fmt.Sprintf("delete group %s of topic %q", name, topic), func(ctx context.Context) error {
 		p.forgetGroup(groupKey{topic, name})
+		p.endPlacing(groupKey{topic, name})
 		queues, err := p.port.queues(ctx, topic)
 		if err != nil {
 			return err

@@ -36,8 +36,9 @@ type Log struct {
 	gate *gate.Gate // of the calls; its Ending ends the goroutines
 	wg   sync.WaitGroup
 
-	mu     sync.Mutex // guards groups
-	groups map[groupKey]*group
+	mu      sync.Mutex // guards what follows
+	groups  map[groupKey]*group
+	placing map[groupKey]bool // new groups that are not placed in every queue yet
 }
 
 var (
@@ -80,7 +81,7 @@ func open(opts Options, p port) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rocketmq5: %w: %w", err, storage.ErrInvalid)
 	}
-	l := &Log{opts: opts, gate: gate.New(errClosed()), sess: sess, port: p, ids: newIDMaker(), groups: map[groupKey]*group{}}
+	l := &Log{opts: opts, gate: gate.New(errClosed()), sess: sess, port: p, ids: newIDMaker(), groups: map[groupKey]*group{}, placing: map[groupKey]bool{}}
 	l.send = newSender(l)
 	if p != nil {
 		if l.lite, err = newLites(l); err != nil {

@@ -61,9 +61,9 @@ func TestAnyOrderOfIds(t *testing.T) {
 	})
 }
 
-// TestAcksAtSixtyFour: so many go without waiting for the interval.
-func TestAcksAtSixtyFour(t *testing.T) {
-	streaming(t, func(c *SubscribeConfig) { c.AckInterval, c.MaxExtension = time.Hour, -1 }, func(t *testing.T, s *Stream, m *fake, st *fakeStream) {
+// TestAcksAtAckBatch: so many go without waiting for the interval.
+func TestAcksAtAckBatch(t *testing.T) {
+	streaming(t, func(c *SubscribeConfig) { c.AckBatch, c.AckInterval, c.MaxExtension = 64, time.Hour, -1 }, func(t *testing.T, s *Stream, m *fake, st *fakeStream) {
 		st.deliver(200, 0)
 		ds := recvN(t, s, 200)
 		ds[0].Ack()

@@ -1,6 +1,7 @@
 package ackmesh
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -135,7 +136,7 @@ func (s *Subscription) proto(id uint32) *pb.Subscription {
 // Defaults of SubscribeConfig. Where none is given here, the server's hold: 1,000
 // records and 16 MiB in flight, 30 s to ack.
 const (
-	DefaultAckBatch     = 64
+	DefaultAckBatch     = 256 // or a quarter of what may be in flight, where that is less
 	DefaultAckInterval  = 2 * time.Millisecond
 	DefaultMaxExtension = time.Hour
 	DefaultGrace        = 10 * time.Second
@@ -171,7 +172,8 @@ type SubscribeConfig struct {
 	// moved.
 	MaxExtension time.Duration
 	// AckBatch and AckInterval say when acks are sent: at so many, or so long after
-	// the acks before, whichever is first; at once after a longer pause.
+	// the acks before, whichever is first; at once after a longer pause. AckBatch 0:
+	// DefaultAckBatch, or a quarter of the least MaxInFlight.
 	AckBatch    int
 	AckInterval time.Duration
 	// Grace is how long handlers may take to finish when the subscription ends.
@@ -202,12 +204,24 @@ type Ref struct {
 
 func (c SubscribeConfig) withDefaults() SubscribeConfig {
 	def(&c.Concurrency, 1)
-	def(&c.AckBatch, DefaultAckBatch)
+	def(&c.AckBatch, c.usualAckBatch())
 	def(&c.AckInterval, DefaultAckInterval)
 	def(&c.MaxExtension, DefaultMaxExtension)
 	def(&c.Grace, DefaultGrace)
 	def(&c.Drain, DefaultDrain)
 	return c
+}
+
+// usualAckBatch is large enough that acks cost next to nothing, and small enough
+// that the server has room to send while they are on their way.
+func (c *SubscribeConfig) usualAckBatch() int {
+	window := cmp.Or(max(c.MaxInFlight, 0), 1000)
+	for _, s := range c.Subscriptions {
+		if s.MaxInFlight > 0 {
+			window = min(window, s.MaxInFlight)
+		}
+	}
+	return min(max(window/4, 1), DefaultAckBatch)
 }
 
 // all returns every subscription asked for.

@@ -18,6 +18,7 @@ import (
 // mesh is the load.Driver of Ackmesh: its own Go client with its defaults.
 type mesh struct {
 	address, token string
+	inFlight       int
 	admin          pb.AdminClient
 }
 
@@ -27,7 +28,7 @@ func openMesh(spec load.Spec) (load.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mesh{address: spec.Address, token: spec.DataToken, admin: pb.NewAdminClient(cc)}, nil
+	return &mesh{address: spec.Address, token: spec.DataToken, inFlight: spec.InFlight, admin: pb.NewAdminClient(cc)}, nil
 }
 
 // MakeTopic makes a topic with the server's default number of partitions.
@@ -62,12 +63,13 @@ func (m *mesh) Connect(ctx context.Context, name string) (load.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &meshClient{c: c, filtered: m.token != ""}, nil
+	return &meshClient{c: c, filtered: m.token != "", inFlight: m.inFlight}, nil
 }
 
 type meshClient struct {
 	c        *ackmesh.Client
 	filtered bool
+	inFlight int // 0: the server's default
 }
 
 // attrs are reused: the client keeps nothing of an event.
@@ -90,7 +92,7 @@ func (m *meshClient) Publish(ctx context.Context, topic string, e *load.Event, d
 
 // Subscribe opens a stream.
 func (m *meshClient) Subscribe(ctx context.Context, topic string, sub load.Sub, handle func(*load.Message)) (load.Subscription, error) {
-	cfg := ackmesh.SubscribeConfig{Topics: []string{topic}, Mode: ackmesh.Broadcast}
+	cfg := ackmesh.SubscribeConfig{Topics: []string{topic}, Mode: ackmesh.Broadcast, MaxInFlight: m.inFlight}
 	if sub.Share != "" {
 		cfg.Mode, cfg.Share = ackmesh.LoadBalance, sub.Share
 	} else if m.filtered {

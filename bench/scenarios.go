@@ -57,7 +57,7 @@ func (s *scenario) spec(o options) load.Spec {
 		Warmup: o.warmup, Duration: o.duration, Backlog: o.backlog,
 		// Wide enough that no system waits for the publisher: several times what
 		// a server lets be in flight to one subscriber by default.
-		Window: 8192, IdleRate: 200,
+		Window: 8192, InFlight: o.inFlight, IdleRate: 200,
 	}
 	switch s.kind {
 	case load.Idle:

@@ -60,6 +60,9 @@ type Spec struct {
 	// Window is how many events Live and FanOut let be published and not finished
 	// by the slowest subscriber.
 	Window int
+	// InFlight is how many records the server may have in flight to a subscriber;
+	// 0: its default. Ackmesh only.
+	InFlight int
 	// IdleRate is how many events a second count as idle.
 	IdleRate float64
 	// Connections and PerConnection are what Idle opens; Settle is how long it then

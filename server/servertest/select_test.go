@@ -157,7 +157,9 @@ func TestC23_TopicMadeAnew(t *testing.T) {
 func TestPoisonFindsItself(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		in := Start(t, Options{})
-		Open(t, in.Mesh(), open("c", Sub("t", broadcast))).Break()
+		if err := Open(t, in.Mesh(), open("c", Sub("t", broadcast))).CloseSend(); err != nil {
+			t.Fatal(err)
+		}
 		data := Numbers(201)
 		data[100] = "poison"
 		Publish(t, in.Mesh(), "t", data...)

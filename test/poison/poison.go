@@ -21,7 +21,9 @@ func KillsTheServer(t *testing.T, at site.Site) {
 	srv := at.Start(t, t.TempDir(), 1)
 	mesh, admin := pb.NewEventMeshClient(srv.Dial()), pb.NewAdminClient(srv.DialAdmin())
 	open := &pb.Open{ClientId: "c", Subscriptions: []*pb.Subscription{servertest.Sub(topic, pb.Mode_MODE_BROADCAST)}}
-	servertest.Open(t, mesh, open).Break()
+	if err := servertest.Open(t, mesh, open).CloseSend(); err != nil {
+		t.Fatal(err)
+	}
 	data := servertest.Numbers(201)
 	data[100] = "poison"
 	servertest.Publish(t, mesh, topic, data...)

@@ -12,8 +12,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -108,15 +110,31 @@ func loopback() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+pid>>16&0x7f, pid>>8&0xff, 1+pid&0xff%254)
 }
 
-// free is an address whose port is free.
+// Ports of servers are below those that the system gives to whoever asks for any,
+// and above those of brokers in tests: a port is still free when the next life of
+// its server begins.
+const (
+	firstPort = 30_000
+	endPort   = 32_768
+)
+
+// ports counts those that were given away: none is given twice.
+var ports atomic.Int32
+
+// free is an address whose port is free and stays so.
 func free(t testing.TB, host string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		port := firstPort + int(ports.Add(1)) - 1
+		if port >= endPort {
+			t.Fatalf("no port of %s is left", host)
+		}
+		addr := net.JoinHostPort(host, strconv.Itoa(port))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			_ = l.Close() // nothing was accepted
+			return addr
+		}
 	}
-	defer func() { _ = l.Close() }() // nothing was accepted
-	return l.Addr().String()
 }
 
 // Spawn starts the process and does not wait until it serves.

@@ -203,9 +203,12 @@ func (m *Machine) expire(b *batch, mask uint64) Given {
 
 // Deadline is when Tick has something to do next; ok is false for never.
 func (m *Machine) Deadline() (t time.Time, ok bool) {
-	a := m.alarms.first()
-	if a == nil {
+	at, ok := m.patienceEnds()
+	if a := m.alarms.first(); a != nil && (!ok || a.at < at) {
+		at, ok = a.at, true
+	}
+	if !ok {
 		return time.Time{}, false
 	}
-	return m.start.Add(time.Duration(a.at)), true
+	return m.start.Add(time.Duration(at)), true
 }

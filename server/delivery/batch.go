@@ -39,8 +39,12 @@ func (m *Machine) recycle(b *batch) {
 
 // clearOut takes bits that are outstanding out of flight.
 func (m *Machine) clearOut(b *batch, mask uint64) {
+	n := bits.OnesCount64(mask)
 	b.out &^= mask
-	m.inFlight -= bits.OnesCount64(mask)
+	m.inFlight -= n
+	if b.stream != nil {
+		b.stream.out -= n
+	}
 }
 
 // settle brings b's alarms and its place in line with its masks.

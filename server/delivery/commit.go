@@ -219,6 +219,7 @@ func (m *Machine) takeBack(p *pending) {
 	}
 	b.out |= out
 	m.inFlight += bits.OnesCount64(out)
+	b.stream.out += bits.OnesCount64(out)
 	m.schedule(b, out, m.after(b.stream.timeout))
 }
 

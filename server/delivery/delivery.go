@@ -27,7 +27,9 @@
 // cost, a stream or server that ended cleanly does not. A break, of a stream or
 // of the server, spends the last attempt only of an offset that was alone in
 // flight. In two breaks it becomes a suspect: it is sent when nothing else is
-// in flight, and nothing else is while it is. An answer, ack or nack, clears
+// in flight, and nothing else is sent while it is. What clients hold for long
+// it waits for 10 s; then it goes beside it, on a stream of its own if there is
+// one, and is alone in the break of that stream. An answer, ack or nack, clears
 // it, a timeout does not. So a record that kills its clients is found, and its
 // neighbours never die with it.
 //

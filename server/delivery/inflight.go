@@ -14,6 +14,7 @@ type stream struct {
 	id      StreamID
 	timeout time.Duration
 	table   table
+	out     int // bits outstanding in its batches
 }
 
 // batch is what one Sent covered. A delivery's bit is in at most one of out,

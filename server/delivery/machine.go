@@ -160,7 +160,7 @@ func (m *Machine) Detach(now time.Time, s StreamID, broken bool) {
 	why := endedCleanly
 	if broken {
 		why = brokeWithOthers
-		if m.inFlight == 1 {
+		if m.brokeAlone(st) {
 			why = brokeAlone
 		}
 	}

@@ -62,7 +62,7 @@ func (m *model) finish(off int64) {
 func (m *model) nextItems() []Item {
 	var out []Item
 	if off, o := m.lone(); o != nil {
-		if o.place == pArmed && m.idle() {
+		if o.place == pArmed && m.mayGo(o) {
 			out = append(out, Item{off, o.sent, true})
 		}
 		return out
@@ -278,6 +278,11 @@ func (m *model) deadline() (t time.Time, ok bool) {
 			consider(o.due)
 		}
 	}
+	if o := m.impatient(); o != nil && m.inFlight() > 0 {
+		if at := o.due.Add(suspectPatience); at.After(m.now) {
+			consider(at)
+		}
+	}
 	return t, ok
 }
 
@@ -285,7 +290,9 @@ func (m *model) detach(s StreamID, broken bool) {
 	w := endedCleanly
 	if broken {
 		w = brokeWithOthers
-		if m.inFlight() == 1 {
+		off, lone := m.lone()
+		apart := lone != nil && lone.place == pFlight && m.holds(s) == 1 && m.heldOn(off) == s
+		if m.inFlight() == 1 || apart {
 			w = brokeAlone
 		}
 	}
@@ -304,6 +311,16 @@ func (m *model) detach(s StreamID, broken bool) {
 			d.state = dGone
 		}
 	}
+}
+
+// heldOn is the stream on which an offset is in flight; 0: none.
+func (m *model) heldOn(off int64) StreamID {
+	for _, d := range m.dels {
+		if d.state == dOut && d.off == off {
+			return d.stream
+		}
+	}
+	return 0
 }
 
 func (m *model) kill(off int64) {

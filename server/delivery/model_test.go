@@ -150,7 +150,52 @@ func (m *model) offered() int {
 	return m.count(func(o *mOff) bool { return o.place == pOffered })
 }
 
-func (m *model) idle() bool { return m.inFlight() == 0 && m.offered() == 0 }
+// mayGo tells whether a suspect may be sent: alone, or when it has waited for
+// what others hold.
+func (m *model) mayGo(o *mOff) bool {
+	switch {
+	case m.offered() > 0:
+		return false
+	case m.inFlight() == 0:
+		return true
+	case m.now.Before(o.due.Add(suspectPatience)):
+		return false
+	}
+	if int(o.spent)+1 < m.set.MaxAttempts {
+		return true
+	}
+	for s := range m.streams {
+		if m.holds(s) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// holds counts what is in flight on a stream.
+func (m *model) holds(s StreamID) int {
+	n := 0
+	for _, d := range m.dels {
+		if d.state == dOut && d.stream == s && !d.orphan {
+			n++
+		}
+	}
+	return n
+}
+
+// impatient is the suspect that waits for others; nil: none.
+func (m *model) impatient() *mOff {
+	if _, o := m.lone(); o != nil {
+		if o.place == pArmed {
+			return o
+		}
+		return nil
+	}
+	if s := m.readyOnes(true); len(s) > 0 {
+		return m.offs[s[0]]
+	}
+	return nil
+}
 
 // blocked: ordered, a lower offset of the same key is unfinished.
 func (m *model) blocked(off int64) bool {
@@ -198,7 +243,7 @@ func (m *model) toArm() []int64 {
 	}
 	n := m.count(func(o *mOff) bool { return o.place == pArming || o.place == pArmed })
 	if s := m.readyOnes(true); len(s) > 0 {
-		if n == 0 && m.idle() {
+		if n == 0 && m.mayGo(m.offs[s[0]]) {
 			return s[:1]
 		}
 		return nil

@@ -89,7 +89,7 @@ func (m *Machine) tooManyWaiting() bool {
 func (m *Machine) Next(max int) []Item {
 	m.items = m.items[:0]
 	if m.lone != nil {
-		if max > 0 && m.lone.state == armed && m.idle() {
+		if max > 0 && m.lone.state == armed && m.mayGo(m.lone.due, m.lone.spent) {
 			m.items = append(m.items, Item{m.lone.off, m.lone.sent, true})
 		}
 		return m.items
@@ -105,9 +105,6 @@ func (m *Machine) Next(max int) []Item {
 	m.listUnknown(max)
 	return m.items
 }
-
-// idle tells whether nothing is in flight or about to be.
-func (m *Machine) idle() bool { return m.inFlight == 0 && len(m.offered) == 0 }
 
 // Confirm asks, after the record of an Item was read, whether to send it.
 // Only ordered machines may answer Hold or Skip. After a start an ordered
@@ -158,6 +155,7 @@ func (m *Machine) Sent(s StreamID, first uint64, offs []int64) {
 	b.fill(offs)
 	b.out = lowBits(len(offs))
 	m.inFlight += len(offs)
+	st.out += len(offs)
 	st.table.add(b)
 }
 

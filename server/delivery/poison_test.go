@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -51,6 +52,46 @@ func poison(t *testing.T, server bool, records int64) {
 		t.Errorf("dead letters %+v", r.dead)
 	}
 	r.allDone()
+}
+
+// TestPoisonBesideLongWork: one record kills its client on arrival, while the
+// clients of a share work on others for an hour each. It is sent six times at
+// most, within minutes, and the others are finished as if it had not been there.
+func TestPoisonBesideLongWork(t *testing.T) {
+	const bad = 300
+	for back := range 3 { // how many of the clients that die come back
+		t.Run(fmt.Sprint(back, " come back"), func(t *testing.T) {
+			r := newRig(t, Settings{}, 1000)
+			r.handle = func(r *rig, d rigSend) {
+				switch {
+				case d.off == bad:
+					if r.detach(d.s, true); len(r.sends[bad]) <= back {
+						r.attach(d.s+100, 50, time.Hour)
+					}
+				case d.attempt > 1 || d.off%50 != 0:
+					r.ack(d)
+				}
+			}
+			for s := range StreamID(7) {
+				r.attach(s+1, 50, time.Hour)
+			}
+			r.sleep(5 * time.Minute)
+			if n := len(r.sends[bad]); n > 6 {
+				t.Errorf("the poison was sent %d times", n)
+			}
+			r.attach(1000, 50, time.Hour)
+			r.sleep(time.Minute)
+			r.ackOutstanding()
+			r.pump()
+			if n := len(r.sends[bad]); n != 6 {
+				t.Errorf("the poison was sent %d times", n)
+			}
+			if len(r.dead) != 1 || r.dead[0].Offset != bad {
+				t.Errorf("dead letters %+v", r.dead)
+			}
+			r.allDone()
+		})
+	}
 }
 
 // ackOutstanding acks all that is in flight.

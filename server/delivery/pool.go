@@ -176,5 +176,15 @@ func (m *Machine) take(p *pool) *rec {
 	return r
 }
 
+// peek is since when the lowest offset of a pool that is not empty waits, and what
+// it has spent.
+func (m *Machine) peek(p *pool) (due int64, spent int32) {
+	r := p.list.first(m.counts[p.list.want])
+	if p.back.n > 0 && (r == nil || p.back.runs[0].First < r.off) {
+		return p.back.runs[0].due, p.back.runs[0].spent
+	}
+	return r.due, r.spent
+}
+
 // size is how many offsets are in a pool.
 func (m *Machine) size(p *pool) int64 { return int64(m.counts[p.list.want]) + p.back.n }

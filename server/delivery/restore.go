@@ -95,6 +95,7 @@ func (m *Machine) restore(a offsetstore.Attempt, alone bool) {
 	case r.due > m.now:
 		m.restoreWaiting(r)
 	case r.breaks >= suspectBreaks:
+		r.due = m.now
 		m.suspects.back.push(r)
 	default:
 		m.ready.back.push(r)

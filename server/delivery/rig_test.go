@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -112,14 +113,17 @@ func (r *rig) bury() bool {
 	return len(dead) > 0
 }
 
-// pick is the stream with the most room; none: 0.
+// pick is the stream with the most room, one that holds nothing where it should
+// be; none: 0.
 func (r *rig) pick() (StreamID, int) {
-	var ids []StreamID
-	var free []int
-	for s := range r.streams {
-		ids = append(ids, s)
+	ids := slices.Sorted(maps.Keys(r.streams))
+	if _, must, ok := r.m.Beside(); ok {
+		spare := slices.DeleteFunc(slices.Clone(ids), func(s StreamID) bool { return r.m.Holds(s) > 0 })
+		if len(spare) > 0 || must {
+			ids = spare
+		}
 	}
-	slices.Sort(ids)
+	var free []int
 	for _, s := range ids {
 		free = append(free, r.streams[s].window.Free())
 	}

@@ -1,9 +1,14 @@
 package delivery
 
+import "time"
+
 // armAhead is how many retries are armed at most before they are sent: a crash
 // costs each armed one an attempt, as if it had been in flight. At half of it
 // more are armed.
 const armAhead = 1024
+
+// suspectPatience is how long a suspect waits for what else is in flight.
+const suspectPatience = 10 * time.Second
 
 // armable tells what the next commit may arm and how many of it.
 //
@@ -12,13 +17,17 @@ const armAhead = 1024
 // new deliveries could keep them waiting for ever. So of all that was saved as
 // possibly in flight (Due 0, or no entry below the high mark) a suspect is
 // alone, and after a crash it is known to be the cause.
+//
+// But a client may work on a record for as long as it likes. So a suspect waits
+// suspectPatience and then goes beside what is still in flight: that has not
+// broken its client when it came. See Beside.
 func (m *Machine) armable() (*pool, int) {
 	n := m.counts[arming] + m.counts[armed]
 	switch {
 	case len(m.streams) == 0 || m.lone != nil || m.quiesced:
 		return nil, 0
 	case m.size(&m.suspects) > 0:
-		if n == 0 && m.idle() {
+		if n == 0 && m.mayGo(m.peek(&m.suspects)) {
 			return &m.suspects, 1
 		}
 		return nil, 0
@@ -26,6 +35,87 @@ func (m *Machine) armable() (*pool, int) {
 		return &m.ready, m.armAhead - n
 	}
 	return nil, 0
+}
+
+// mayGo tells whether a suspect that waits since due may be sent. With others in
+// flight its last attempt needs a stream that holds none of them.
+func (m *Machine) mayGo(due int64, spent int32) bool {
+	switch {
+	case len(m.offered) > 0:
+		return false
+	case m.inFlight == 0:
+		return true
+	case m.now < due+int64(suspectPatience):
+		return false
+	}
+	return !m.lastAttempt(spent) || m.spare()
+}
+
+func (m *Machine) lastAttempt(spent int32) bool { return int(spent)+1 >= m.set.MaxAttempts }
+
+// spare tells whether there is a stream that holds nothing.
+func (m *Machine) spare() bool {
+	for _, st := range m.streams {
+		if st.out == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// patienceEnds is when the suspect that waits for others has waited long enough;
+// ok is false: none does, or it has.
+func (m *Machine) patienceEnds() (at int64, ok bool) {
+	switch {
+	case m.inFlight == 0:
+		return 0, false
+	case m.lone != nil && m.lone.state == armed:
+		at = m.lone.due
+	case m.lone == nil && m.size(&m.suspects) > 0:
+		at, _ = m.peek(&m.suspects)
+	default:
+		return 0, false
+	}
+	at += int64(suspectPatience)
+	return at, at > m.now
+}
+
+// Beside is the suspect that Next lists though others are in flight; ok is false:
+// there is none such. It should go on a stream that holds none of the others (see
+// Holds), so that the break of that stream tells of it alone. When must is set it
+// may go on no other.
+func (m *Machine) Beside() (off int64, must, ok bool) {
+	r := m.lone
+	if r == nil || r.state != armed || m.inFlight == 0 || !m.mayGo(r.due, r.spent) {
+		return 0, false, false
+	}
+	return r.off, m.lastAttempt(r.spent), true
+}
+
+// Holds is how many deliveries are in flight on a stream.
+func (m *Machine) Holds(s StreamID) int {
+	if st := m.streams[s]; st != nil {
+		return st.out
+	}
+	return 0
+}
+
+// brokeAlone tells whether the break of a stream is known to be the doing of the
+// one delivery in flight on it: nothing else was in flight at all, or it is a
+// suspect, which went apart from the others.
+func (m *Machine) brokeAlone(st *stream) bool {
+	switch {
+	case st.out != 1:
+		return false
+	case m.inFlight == 1:
+		return true
+	}
+	for b := range st.table.each {
+		for _, off := range b.each(b.out) {
+			return m.lone != nil && m.lone.off == off
+		}
+	}
+	return false
 }
 
 // Quiesce stops the arming of retries, until Resume: the shell sends nothing

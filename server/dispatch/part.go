@@ -81,8 +81,14 @@ func (p position) equal(q position) bool {
 
 // pick chooses the stream to serve next: of those with room the one with the
 // most, starting behind the one served last. When none has room it returns any,
-// and the part is woken by the first that has.
+// and the part is woken by the first that has. nil: what comes next may go on
+// none of them now.
 func (p *part) pick() *attachment {
+	if off, must, ok := p.m.Beside(); ok {
+		if a := p.pickSpare(off); a != nil || must {
+			return a
+		}
+	}
 	if len(p.atts) == 1 {
 		return p.atts[0]
 	}
@@ -103,6 +109,18 @@ func (p *part) pick() *attachment {
 		best = p.awaitRoom()
 	}
 	return best
+}
+
+// pickSpare chooses a stream with room that holds nothing of the part, for a record
+// that goes beside what others hold. When none has room the part is woken by the
+// first that has. nil: there is none.
+func (p *part) pickSpare(off int64) *attachment {
+	for _, a := range p.atts {
+		if p.m.Holds(a.b.s.id) == 0 && !p.passes(off, a) && a.b.s.roomOrWake(a.b, p) {
+			return a
+		}
+	}
+	return nil
 }
 
 // awaitRoom has every stream that has no room wake the part once it has, and

@@ -38,7 +38,8 @@ func (l *loop) serve(p *part, now time.Time) bool {
 			l.lookAgain(p, now)
 			return false
 		}
-		if l.sendBatch(p, p.pick(), now) != sentBatch {
+		a := p.pick()
+		if a == nil || l.sendBatch(p, a, now) != sentBatch {
 			return false
 		}
 	}

@@ -31,12 +31,13 @@ type encoder struct {
 	finished int   // records that were finished instead of sent
 	need     int64 // what a first record takes that did not fit the stream's window; 0: none
 	passed   bool  // a record was left to another stream, which takes larger ones
+	learnt   bool  // for the first time: that stream is to be picked
 }
 
 func (e *encoder) begin(p *part, a *attachment, slots int, room int64, now time.Time) {
 	e.p, e.a, e.slots, e.room, e.now = p, a, slots, room, now
 	e.offs, e.idPos = e.offs[:0], e.idPos[:0]
-	e.again, e.finished, e.need, e.passed = 0, 0, 0, false
+	e.again, e.finished, e.need, e.passed, e.learnt = 0, 0, 0, false, false
 	e.want = 0
 	e.causes = [delivery.Causes]int{}
 	e.traces = e.traces[:0]

@@ -81,6 +81,9 @@ func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 		if e.need > 0 && p.roomBeside(a) {
 			return sentBatch // another stream of the share may have it
 		}
+		if e.learnt {
+			return sentBatch // by the stream that takes it, now or when it has room
+		}
 		if e.finished > 0 && why == nothing {
 			return sentBatch // filtered or expired: go on
 		}

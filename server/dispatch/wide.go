@@ -12,6 +12,7 @@ import (
 func (l *loop) tooLarge(p *part, off int64, size int) {
 	e := &l.enc
 	e.passed = p.takes(size)
+	e.learnt = e.learnt || e.passed
 	if e.passed {
 		if p.wide == nil {
 			p.wide = map[int64]int{}

@@ -139,3 +139,33 @@ func TestMessagesWithinTheLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestLargeRecordAfterARestart: what only one stream of a share can take goes to
+// it as soon as it has room, though after a restart the other one, which cannot, is
+// tried first.
+func TestLargeRecordAfterARestart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		o := Lasting(t)
+		in := Start(t, o)
+		for _, topic := range []string{"t", "where"} {
+			if _, err := in.Admin().CreateTopic(t.Context(), &pb.CreateTopicRequest{Topic: topic, Partitions: 2}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		large := wide(t, in, "large", 100_000, 1)
+		into(t, in.Mesh(), "t", "0", strings.Repeat("x", 5000))
+		got := large.Take(1)
+		large.Nack(got...)
+		large.Outcome(got[0])
+		in.Stop()
+		in = Start(t, o)
+		large = wide(t, in, "large", 100_000, 1)
+		into(t, in.Mesh(), "t", "1", "m")
+		other := large.Take(1)
+		wide(t, in, "small", 3000, 1000).Quiet(10*time.Second)
+		large.AckDurable(other...)
+		again := large.Take(1)
+		wantAttempts(t, again, 2)
+		large.AckDurable(again...)
+	})
+}

@@ -162,7 +162,7 @@ func TestLargeRecordAfterARestart(t *testing.T) {
 		large = wide(t, in, "large", 100_000, 1)
 		into(t, in.Mesh(), "t", "1", "m")
 		other := large.Take(1)
-		wide(t, in, "small", 3000, 1000).Quiet(10*time.Second)
+		wide(t, in, "small", 3000, 1000).Quiet(10 * time.Second)
 		large.AckDurable(other...)
 		again := large.Take(1)
 		wantAttempts(t, again, 2)

@@ -63,6 +63,7 @@ type Machine struct {
 
 	items    []Item
 	quiesced bool // no more retries are armed
+	held     bool // no suspect is
 }
 
 // Defaults of Settings.

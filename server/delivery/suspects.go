@@ -27,7 +27,7 @@ func (m *Machine) armable() (*pool, int) {
 	case len(m.streams) == 0 || m.lone != nil || m.quiesced:
 		return nil, 0
 	case m.size(&m.suspects) > 0:
-		if n == 0 && m.mayGo(m.peek(&m.suspects)) {
+		if !m.held && n == 0 && m.mayGo(m.peek(&m.suspects)) {
 			return &m.suspects, 1
 		}
 		return nil, 0
@@ -36,6 +36,23 @@ func (m *Machine) armable() (*pool, int) {
 	}
 	return nil, 0
 }
+
+// HasSuspectOut tells whether a suspect is in flight or about to be.
+func (m *Machine) HasSuspectOut() bool { return m.lone != nil }
+
+// WantsSuspectOut tells whether the next commit makes a suspect ready to be sent,
+// if HoldSuspects does not keep it back.
+func (m *Machine) WantsSuspectOut() bool {
+	held := m.held
+	m.held = false
+	pool, _ := m.armable()
+	m.held = held
+	return pool == &m.suspects
+}
+
+// HoldSuspects keeps suspects from being made ready, or lets them be: those of the
+// subscriber's other partitions may come first, which the machine knows nothing of.
+func (m *Machine) HoldSuspects(on bool) { m.held = on }
 
 // mayGo tells whether a suspect that waits since due may be sent. With others in
 // flight its last attempt needs a stream that holds none of them.

@@ -112,6 +112,7 @@ type Dispatcher struct {
 	readers    readerPool // of what is behind the partitions' windows
 	diggers    readerPool // write dead letters
 	locks      subscriberLocks
+	turns      turns
 	look       chan struct{}
 	forgetting chan struct{} // held by who takes letters off the ledger
 	stopCtx    context.Context

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ackmesh/ackmesh/offsetstore"
 )
@@ -41,6 +42,7 @@ func (l *loop) settleLeft(ctx context.Context, key offsetstore.Subscriber) error
 	return l.call(ctx, func() {
 		if p := l.parts[key]; p != nil && len(p.atts) == 0 {
 			delete(l.parts, key)
+			l.leaveTurn(p, time.Now())
 		}
 	})
 }

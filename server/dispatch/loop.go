@@ -369,6 +369,9 @@ func (l *loop) settle(now time.Time) {
 			continue
 		}
 		l.bury(p, now)
+		if l.frozen[p.key.Subscriber] == nil {
+			l.takeTurn(p, now)
+		}
 		l.commit(p, now)
 		l.schedule(p, now)
 		l.retire(p, now)
@@ -383,8 +386,10 @@ func (l *loop) schedule(p *part, now time.Time) {
 	if t, ok := p.m.Deadline(); ok {
 		p.deadline = t
 	}
-	if !p.retryAt.IsZero() && (p.deadline.IsZero() || p.retryAt.Before(p.deadline)) {
-		p.deadline = p.retryAt
+	for _, at := range []time.Time{p.retryAt, p.turn.again} {
+		if !at.IsZero() && (p.deadline.IsZero() || at.Before(p.deadline)) {
+			p.deadline = at
+		}
 	}
 	l.note(p.deadline)
 }
@@ -404,6 +409,7 @@ func (l *loop) retire(p *part, now time.Time) {
 		return // a stream is on its way
 	}
 	delete(l.parts, p.key.Subscriber)
+	l.leaveTurn(p, now)
 	l.digOn() // the others' turn, if it had too much that was not noted
 	l.pop.letGo()
 }

@@ -35,6 +35,7 @@ type part struct {
 	lastAck    time.Time
 	absentAt   int64 // ms; the value's Absent
 	retryAt    time.Time
+	turn       partTurn
 	aboveSince time.Time // the position is above the log's maximum since then
 	leftAt     time.Time // when the last stream left
 	left       bool      // the last stream has gone: commit when

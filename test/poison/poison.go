@@ -4,6 +4,7 @@ package poison
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,11 +14,11 @@ import (
 	"github.com/ackmesh/ackmesh/test/site"
 )
 
-// KillsTheServer: a record whose delivery kills the server, with 200
-// neighbours in flight each time, is sent at most six times in all; then it is
-// the only dead letter, and every neighbour is finished.
+// KillsTheServer: a record whose delivery kills the server, with 200 neighbours of
+// all partitions in flight, is sent at most six times in all; then it is the only
+// dead letter, and every neighbour is finished.
 func KillsTheServer(t *testing.T, at site.Site) {
-	topic := at.Topic(t, "poison", 1)
+	topic := at.Topic(t, "poison", 4)
 	srv := at.Start(t, t.TempDir(), 1)
 	mesh, admin := pb.NewEventMeshClient(srv.Dial()), pb.NewAdminClient(srv.DialAdmin())
 	open := &pb.Open{ClientId: "c", Subscriptions: []*pb.Subscription{servertest.Sub(topic, pb.Mode_MODE_BROADCAST)}}
@@ -26,8 +27,10 @@ func KillsTheServer(t *testing.T, at site.Site) {
 	}
 	data := servertest.Numbers(201)
 	data[100] = "poison"
-	servertest.Publish(t, mesh, topic, data...)
-	sent, finished := 0, map[int64]bool{}
+	for i, d := range data {
+		publish(t, mesh, topic, fmt.Sprint("key ", i%16), d)
+	}
+	sent, finished := 0, map[string]bool{}
 	for range 2 { // with all in flight: from then on all are suspects, which come alone
 		servertest.Open(t, mesh, open).Take(len(data))
 		sent++
@@ -51,7 +54,7 @@ func KillsTheServer(t *testing.T, at site.Site) {
 		}
 	}
 	list := letters(t, admin, topic)
-	if len(list) != 1 || list[0].GetOffset() != 100 {
+	if len(list) != 1 || string(list[0].GetFrame().GetData()) != "poison" {
 		t.Fatalf("dead letters: %v", list)
 	}
 	t.Logf("the poison was sent %d times", sent)
@@ -60,7 +63,7 @@ func KillsTheServer(t *testing.T, at site.Site) {
 
 // life takes deliveries until the poison comes, which is told, or none for a
 // while. What comes together with the poison is not acked.
-func life(t *testing.T, s *servertest.Stream, finished map[int64]bool) (poisoned bool) {
+func life(t *testing.T, s *servertest.Stream, finished map[string]bool) (poisoned bool) {
 	defer s.Break()
 	for s.Await(time.Second, 1) {
 		got := s.Take(len(s.Pending()))
@@ -71,10 +74,20 @@ func life(t *testing.T, s *servertest.Stream, finished map[int64]bool) (poisoned
 		}
 		s.AckDurable(got...)
 		for _, g := range got {
-			finished[g.Offset] = true
+			finished[g.Data()] = true
 		}
 	}
 	return false
+}
+
+func publish(t *testing.T, mesh pb.EventMeshClient, topic, key, data string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
+	defer cancel()
+	res, err := mesh.Publish(ctx, &pb.PublishRequest{Topic: topic, PartitionKey: key, Events: []*pb.EventMeshFrame{{Data: []byte(data)}}})
+	if err != nil || res.GetEvents()[0].GetStatus().GetCode() != 0 {
+		t.Fatalf("publish: %v, %v", res, err)
+	}
 }
 
 func letters(t *testing.T, admin pb.AdminClient, topic string) []*pb.DeadLetter {

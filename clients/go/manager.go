@@ -280,7 +280,7 @@ func (s *Stream) lose(ss *session, seek *seeker) {
 	refs := ss.unconfirmed()
 	held := ss.held()
 	s.stats.Unconfirmed += int64(len(refs))
-	ss.failWaits()
+	ss.failWaits(refs)
 	s.setSession(nil)
 	if s.closing && len(refs)+held > 0 && s.err == nil {
 		s.err = &CloseError{Unconfirmed: len(refs), Unfinished: held}

@@ -3,6 +3,7 @@ package ackmesh
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/ackmesh/ackmesh/clients/go/internal/ledger"
@@ -125,7 +126,7 @@ func (ss *session) ackAnswered(told []confirmation, out ledger.Outcome, e *ledge
 		ss.s.log().Warn("ackmesh: ack refused", slog.Any("reason", refusal(out)), slog.Any("first", refOf(e, from)), slog.Int64("count", n))
 	}
 	err := refusal(out)
-	if len(ss.waits) > 0 {
+	if len(ss.waits) > 0 || err != nil {
 		for i := from; i < to; i++ {
 			ss.answerWaits(e.ID(i), err)
 		}
@@ -154,18 +155,31 @@ func (w *ackWait) answer(err error) {
 	}
 }
 
-// answerWaits tells those who wait for a delivery's answer. The caller holds s.mu.
+// answerWaits tells those who wait for a delivery's answer. If nobody does, the next
+// Confirm is told. The caller holds s.mu.
 func (ss *session) answerWaits(id uint64, err error) {
+	if len(ss.waits[id]) == 0 {
+		ss.s.untold(err)
+		return
+	}
 	for _, w := range ss.waits[id] {
 		w.answer(err)
 	}
 	delete(ss.waits, id)
 }
 
-// failWaits tells all who wait that no answer will come. The caller holds s.mu.
-func (ss *session) failWaits() {
-	for id := range ss.waits {
-		ss.answerWaits(id, ErrUnconfirmed)
+// untold keeps the fate of an ack that nobody waited for. The caller holds s.mu.
+func (s *Stream) untold(err error) {
+	if s.fate == nil {
+		s.fate = err
+	}
+}
+
+// failWaits tells all who wait that no answer will come; lost are the acks that have
+// none. The caller holds s.mu.
+func (ss *session) failWaits(lost []Ref) {
+	for _, r := range lost {
+		ss.answerWaits(r.DeliveryID, ErrUnconfirmed)
 	}
 	for id, ch := range ss.changes {
 		close(ch)
@@ -190,33 +204,50 @@ func (d *Delivery) AckConfirmed(ctx context.Context) error {
 	d.sess.waits[d.item.ID] = append(d.sess.waits[d.item.ID], w)
 	d.sess.ackedLocked(d.entry, 1)
 	s.mu.Unlock()
-	return w.wait(ctx)
+	return d.sess.await(ctx, w)
 }
 
-func (w *ackWait) wait(ctx context.Context) error {
+// await waits for the answers that w is to get.
+func (ss *session) await(ctx context.Context, w *ackWait) error {
 	select {
 	case <-w.done:
 		return w.err
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	ss.s.mu.Lock()
+	defer ss.s.mu.Unlock()
+	if w.left == 0 {
+		return w.err
+	}
+	for id, all := range ss.waits {
+		if all = slices.DeleteFunc(all, func(x *ackWait) bool { return x == w }); len(all) > 0 {
+			ss.waits[id] = all
+		} else {
+			delete(ss.waits, id)
+		}
+	}
+	ss.s.untold(w.err)
+	return ctx.Err()
 }
 
 // Confirm waits until the server has answered every ack made before the call: nil
-// when all are durable, else the first other fate, such as ErrUnconfirmed when the
-// stream broke.
+// when all are durable, else the first other fate, such as ErrUnconfirmed when their
+// stream broke. It tells each fate once: what was told to an earlier Confirm, or to
+// AckConfirmed, does not count again.
 func (s *Stream) Confirm(ctx context.Context) error {
 	s.mu.Lock()
-	if s.sess == nil {
+	w := &ackWait{left: 1, err: s.fate, done: make(chan struct{})}
+	s.fate = nil
+	ss := s.sess
+	if ss == nil {
 		s.mu.Unlock()
-		return nil
+		return w.err
 	}
-	w := &ackWait{left: 1, done: make(chan struct{})}
-	for _, r := range s.sess.unconfirmed() {
-		s.sess.waits[r.DeliveryID] = append(s.sess.waits[r.DeliveryID], w)
+	for _, r := range ss.unconfirmed() {
+		ss.waits[r.DeliveryID] = append(ss.waits[r.DeliveryID], w)
 		w.left++
 	}
 	w.answer(nil)
 	s.mu.Unlock()
-	return w.wait(ctx)
+	return ss.await(ctx, w)
 }

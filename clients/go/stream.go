@@ -37,6 +37,7 @@ type Stream struct {
 	closing    bool
 	final      error // why the stream ends for good, once that is clear
 	err        error // what Recv and Close return, once done is closed
+	fate       error // the first of an ack that is not durable and not told yet
 	changeID   uint64
 	stats      Stats
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"google.golang.org/grpc/status"
 
@@ -18,20 +17,46 @@ func (s *Stream) Add(ctx context.Context, sub Subscription) (uint32, error) {
 	if err := sub.validate(); err != nil {
 		return 0, err
 	}
-	ss, err := s.session(ctx)
+	st, wait, err := s.try(ctx, sub)
 	if err != nil {
 		return 0, err
 	}
-	s.mu.Lock()
-	st := s.addSub(sub)
-	st.trial = true
-	wait := ss.sendChange(&pb.Change{Add: []*pb.Subscription{sub.proto(st.id)}})
-	s.mu.Unlock()
 	if err := s.tried(ctx, st, wait); err != nil {
-		s.forget(st)
+		s.giveUp(st, err)
 		return 0, err
 	}
 	return st.id, nil
+}
+
+// try adds a subscription on trial to the session that stands, and waits for one.
+func (s *Stream) try(ctx context.Context, sub Subscription) (*subState, <-chan *pb.Changed, error) {
+	for {
+		ss, err := s.session(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		s.mu.Lock()
+		if s.sess == ss {
+			st := s.addSub(sub)
+			st.trial = true
+			wait := ss.sendChange(&pb.Change{Add: []*pb.Subscription{sub.proto(st.id)}})
+			s.mu.Unlock()
+			return st, wait, nil
+		}
+		s.mu.Unlock() // it has ended meanwhile
+	}
+}
+
+// giveUp drops a subscription that was on trial. If no server has refused it, the
+// present one may have accepted it, and is told that nobody wants it: its records
+// would be sent here, and be dropped, until they are dead letters.
+func (s *Stream) giveUp(st *subState, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetLocked(st)
+	if e := (*SubscriptionError)(nil); s.sess != nil && !errors.As(why, &e) {
+		s.sess.sendChange(&pb.Change{Remove: []uint32{st.id}})
+	}
 }
 
 // tried waits for what a server says of a subscription on trial: in the answer to
@@ -88,22 +113,18 @@ func (s *Stream) Resume(ctx context.Context, id uint32) error {
 // SetWindow changes how many records each subscription, and how many bytes the
 // Stream, may have in flight. 0 leaves one as it is.
 func (s *Stream) SetWindow(ctx context.Context, records int, bytes int64) error {
-	if records < 0 || records > math.MaxInt32 || bytes < 0 {
-		return fmt.Errorf("ackmesh: SetWindow(%d, %d): out of range", records, bytes)
+	if records < 0 || records > maxRecords || bytes < 0 || bytes > maxWindowBytes {
+		return fmt.Errorf("ackmesh: SetWindow(%d, %d): at most 100,000 records and 1 GiB", records, bytes)
 	}
-	w := &pb.Window{}
 	s.mu.Lock()
 	if records > 0 {
 		s.cfg.MaxInFlight = records
-		n := int32(records)
-		w.MaxInFlight = &n
 	}
 	if bytes > 0 {
 		s.cfg.MaxInFlightBytes = bytes
-		w.MaxInFlightBytes = &bytes
 	}
 	s.mu.Unlock()
-	return s.alter(ctx, nil, &pb.Change{Window: w})
+	return s.alter(ctx, nil, &pb.Change{Window: window(records, bytes)})
 }
 
 // Subscriptions returns the subscriptions by id. Those of SubscribeConfig have the
@@ -138,9 +159,13 @@ func (s *Stream) alter(ctx context.Context, st *subState, ch *pb.Change) error {
 // sendChange has a change sent, and returns where its answer comes: nil, by a
 // closed channel, if the session ends before. The caller holds s.mu.
 func (ss *session) sendChange(ch *pb.Change) <-chan *pb.Changed {
+	answer := make(chan *pb.Changed, 1)
+	if ss.s.sess != ss {
+		close(answer)
+		return answer
+	}
 	ss.s.changeID++
 	ch.ChangeId = ss.s.changeID
-	answer := make(chan *pb.Changed, 1)
 	ss.changes[ch.ChangeId] = answer
 	ss.outbox = append(ss.outbox, &pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Change{Change: ch}})
 	ss.signal()

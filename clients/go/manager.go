@@ -130,7 +130,9 @@ func (ss *session) open(ctx context.Context, at place) error {
 		return err
 	}
 	ss.stream = stream
-	if err := stream.SendMsg(ss.s.openRequest()); err != nil && !endedInOrder(err) {
+	ss.asked = ss.s.openRequest()
+	req := &pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Open{Open: ss.asked}}
+	if err := stream.SendMsg(req); err != nil && !endedInOrder(err) {
 		return err
 	}
 	opened, err := ss.recvOpened()
@@ -160,26 +162,20 @@ func (ss *session) recvOpened() (*pb.Opened, error) {
 }
 
 // openRequest is the first message of a session.
-func (s *Stream) openRequest() *pb.SubscribeRequest {
+func (s *Stream) openRequest() *pb.Open {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := &pb.Open{
 		ClientId: s.c.cfg.ClientID, Subscriptions: s.subscriptionsLocked(),
 		Reconnect: s.wasOpen, MaxMessageBytes: int32(s.c.cfg.MaxMessageBytes), Labels: s.cfg.Labels,
 	}
-	if s.cfg.MaxInFlight > 0 {
-		n := int32(s.cfg.MaxInFlight)
-		o.MaxInFlight = &n
-	}
-	if s.cfg.MaxInFlightBytes > 0 {
-		n := s.cfg.MaxInFlightBytes
-		o.MaxInFlightBytes = &n
-	}
+	w := window(s.cfg.MaxInFlight, s.cfg.MaxInFlightBytes)
+	o.MaxInFlight, o.MaxInFlightBytes = w.MaxInFlight, w.MaxInFlightBytes
 	if s.cfg.AckTimeout > 0 {
 		o.AckTimeout = durationpb.New(s.cfg.AckTimeout)
 	}
 	o.Resume = s.resume()
-	return &pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Open{Open: o}}
+	return o
 }
 
 // maxResumeRanges bounds the finished ranges in one Open, about 1 MiB of them. What
@@ -204,6 +200,7 @@ func (s *Stream) resume() []*pb.Position {
 func (s *Stream) begin(ss *session, o *pb.Opened, at place) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	late := ss.late()
 	for _, st := range s.subs {
 		err := refused(st.Topic, st.id, o.GetResults())
 		switch {
@@ -230,7 +227,9 @@ func (s *Stream) begin(ss *session, o *pb.Opened, at place) error {
 		s.wasOpen = true
 		close(s.opened)
 	}
-	ss.pausePaused()
+	if late != nil {
+		ss.sendChange(late)
+	}
 	if s.closing {
 		ss.leave(0)
 	}
@@ -250,18 +249,38 @@ func ackTimeout(o *pb.Opened, cfg *SubscribeConfig) time.Duration {
 	return max(d, least)
 }
 
-// pausePaused pauses anew what was paused on the stream before. The caller holds
-// s.mu.
-func (ss *session) pausePaused() {
-	ch := &pb.Change{}
-	for id, st := range ss.s.subs {
-		if st.paused {
-			ch.Pause = append(ch.Pause, id)
+// late is what Open did not say: what was paused on the stream before, and what has
+// changed since Open was sent. nil: nothing. The caller holds s.mu.
+func (ss *session) late() *pb.Change {
+	s, ch := ss.s, &pb.Change{}
+	for _, sub := range ss.asked.GetSubscriptions() {
+		switch st := s.subs[sub.GetId()]; {
+		case st == nil:
+			ch.Remove = append(ch.Remove, sub.GetId())
+		case st.paused:
+			ch.Pause = append(ch.Pause, sub.GetId())
 		}
 	}
-	if len(ch.Pause) > 0 {
-		ss.sendChange(ch)
+	if int(ss.asked.GetMaxInFlight()) != s.cfg.MaxInFlight || ss.asked.GetMaxInFlightBytes() != s.cfg.MaxInFlightBytes {
+		ch.Window = window(s.cfg.MaxInFlight, s.cfg.MaxInFlightBytes)
 	}
+	if len(ch.Remove)+len(ch.Pause) == 0 && ch.Window == nil {
+		return nil
+	}
+	return ch
+}
+
+// window sets what is not 0.
+func window(records int, bytes int64) *pb.Window {
+	w := &pb.Window{}
+	if records > 0 {
+		n := int32(records)
+		w.MaxInFlight = &n
+	}
+	if bytes > 0 {
+		w.MaxInFlightBytes = &bytes
+	}
+	return w
 }
 
 // setSession changes the present session and tells who waits for that. The caller

@@ -33,6 +33,8 @@ type session struct {
 	ended   atomic.Bool
 	pending atomic.Int64 // acks that the writer has not collected
 
+	// asked is the Open that was sent.
+	asked *pb.Open
 	// Told by Opened, constant from then on.
 	instance   string
 	ackTimeout time.Duration

@@ -143,6 +143,12 @@ const (
 	DefaultDrain        = 8 * time.Second
 )
 
+// The largest windows that the wire contract takes.
+const (
+	maxRecords     = 100_000
+	maxWindowBytes = 1 << 30
+)
+
 // SubscribeConfig says what to subscribe to, and how.
 type SubscribeConfig struct {
 	// Topics to subscribe to with the settings below. Subscriptions are further
@@ -250,9 +256,9 @@ func (c *SubscribeConfig) validateNumbers() error {
 	switch {
 	case c.Concurrency < 1 || c.Concurrency > 100_000:
 		return fmt.Errorf("ackmesh: SubscribeConfig.Concurrency %d: give 1 to 100,000", c.Concurrency)
-	case c.MaxInFlight < 0 || c.MaxInFlight > 100_000:
+	case c.MaxInFlight < 0 || c.MaxInFlight > maxRecords:
 		return fmt.Errorf("ackmesh: SubscribeConfig.MaxInFlight %d: give 1 to 100,000, or 0 for the server's default", c.MaxInFlight)
-	case c.MaxInFlightBytes < 0 || c.MaxInFlightBytes > 1<<30:
+	case c.MaxInFlightBytes < 0 || c.MaxInFlightBytes > maxWindowBytes:
 		return fmt.Errorf("ackmesh: SubscribeConfig.MaxInFlightBytes %d: give 1 to 1 GiB, or 0 for the server's default", c.MaxInFlightBytes)
 	case c.AckTimeout < 0:
 		return fmt.Errorf("ackmesh: SubscribeConfig.AckTimeout %v is negative", c.AckTimeout)

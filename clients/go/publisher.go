@@ -41,6 +41,7 @@ type publisher struct {
 	queue   []*pubBatch          // to be sent
 	later   []*pubBatch          // to be sent again when due
 	sent    []*pubBatch          // under way, in the order of sending
+	telling []*pubBatch          // answered or given up, and their results are being told
 	partial int                  // of sent, those not full
 }
 
@@ -97,7 +98,7 @@ func (p *publisher) enqueue(topic string, f *wire.Frame, size int, it pubItem) e
 		return ErrClosed
 	}
 	b := p.open[topic]
-	if b == nil || !b.fits(size, p.cfg) {
+	if b == nil || !b.fits(size, p.cfg) || time.Until(b.expires) < p.cfg.Timeout-p.cfg.Timeout/8 {
 		b = p.begin(topic, size)
 	}
 	b.add(f, size, it)
@@ -108,7 +109,8 @@ func (p *publisher) enqueue(topic string, f *wire.Frame, size int, it pubItem) e
 	return nil
 }
 
-// begin makes a new open batch for a topic; the one before is full.
+// begin makes a new open batch for a topic; the one before is full, or so old that
+// an event in it would be tried for too short a time.
 func (p *publisher) begin(topic string, size int) *pubBatch {
 	if old := p.open[topic]; old != nil {
 		old.full = true
@@ -185,6 +187,7 @@ func (p *publisher) answered(id uint64) (*pubBatch, error) {
 	}
 	b := p.sent[0]
 	p.sent = slices.Delete(p.sent, 0, 1)
+	p.telling = append(p.telling, b)
 	if !b.full {
 		p.partial--
 	}
@@ -261,6 +264,7 @@ func (p *publisher) finish(it pubItem, e *wire.PublishedEvent, err error, partit
 // conclude ends a request; again, if not nil, takes over whom it owes.
 func (p *publisher) conclude(b, again *pubBatch) {
 	p.mu.Lock()
+	p.telling = slices.DeleteFunc(p.telling, func(x *pubBatch) bool { return x == b })
 	flushes := b.flushes
 	b.flushes = nil
 	if again != nil {
@@ -280,7 +284,7 @@ func (p *publisher) flush() <-chan struct{} {
 	w := &flushWait{done: make(chan struct{})}
 	w.left.Store(1)
 	p.mu.Lock()
-	for _, list := range [][]*pubBatch{p.queue, p.later, p.sent} {
+	for _, list := range [][]*pubBatch{p.queue, p.later, p.sent, p.telling} {
 		for _, b := range list {
 			b.flushes = append(b.flushes, w)
 			w.left.Add(1)
@@ -305,7 +309,8 @@ func (p *publisher) fail(batches []*pubBatch, err error) {
 // lists are all the lists of requests, in the order of their age.
 func (p *publisher) lists() []*[]*pubBatch { return []*[]*pubBatch{&p.sent, &p.later, &p.queue} }
 
-// drop takes off the lists, and returns, the requests that which says.
+// drop takes off the lists, and returns, the requests that which says. The caller
+// fails them.
 func (p *publisher) drop(which func(*pubBatch) bool, lists ...*[]*pubBatch) []*pubBatch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -323,6 +328,7 @@ func (p *publisher) drop(which func(*pubBatch) bool, lists ...*[]*pubBatch) []*p
 			delete(p.open, b.topic)
 		}
 	}
+	p.telling = append(p.telling, dropped...)
 	return dropped
 }
 

@@ -33,6 +33,7 @@ type network struct {
 	mu        sync.Mutex
 	instances map[string]*fake
 	drop      atomic.Bool // client→server bytes vanish
+	options   []grpc.ServerOption
 }
 
 // fake is an instance whose every move the test makes.
@@ -44,6 +45,7 @@ type fake struct {
 	srv     *grpc.Server
 	served  chan struct{}
 	streams chan *fakeStream
+	deaf    bool // reads nothing of a Subscribe stream after Open
 
 	mu        sync.Mutex
 	publish   func(*pb.PublishRequest) *pb.PublishResponse
@@ -67,7 +69,7 @@ func newNetwork(t *testing.T) *network {
 
 // start starts an instance.
 func (n *network) start(name string) *fake {
-	f := &fake{name: name, lis: bufconn.Listen(1 << 20), srv: grpc.NewServer(), served: make(chan struct{}), streams: make(chan *fakeStream, 100)}
+	f := &fake{name: name, lis: bufconn.Listen(1 << 20), srv: grpc.NewServer(n.options...), served: make(chan struct{}), streams: make(chan *fakeStream, 100)}
 	pb.RegisterEventMeshServer(f.srv, f)
 	pb.RegisterSessionServer(f.srv, f)
 	n.mu.Lock()
@@ -163,6 +165,10 @@ func (f *fake) Subscribe(stream grpc.BidiStreamingServer[pb.SubscribeRequest, pb
 	go func() {
 		defer close(received)
 		defer close(st.in)
+		if f.deaf {
+			<-stream.Context().Done()
+			return
+		}
 		for {
 			m, err := stream.Recv()
 			if err != nil {

@@ -89,21 +89,40 @@ func (p *workers) stop() error {
 }
 
 // work handles deliveries until the queue is closed.
-func (p *workers) work() {
-	defer p.running.Done()
-	var b *Batch
-	for {
-		if b = p.s.queue.share(b); b == nil {
+func (p *workers) work() { p.workOn(nil) }
+
+// workOn is work, with a batch whose reference is the caller's. If a handler ends the
+// goroutine, another one goes on.
+func (p *workers) workOn(b *Batch) {
+	ended := false
+	defer func() {
+		if ended {
+			p.running.Done()
 			return
 		}
-		for d := b.claim(); d != nil; d = b.claim() {
-			if d.stale() {
-				p.s.drop(d)
-			} else {
-				p.handle(d)
-			}
-			b.unref(1)
+		b.unref(1)
+		go p.workOn(b)
+	}()
+	for {
+		if b != nil {
+			p.handleAll(b)
 		}
+		if b = p.s.queue.share(b); b == nil {
+			ended = true
+			return
+		}
+	}
+}
+
+// handleAll handles what nobody has claimed of a batch.
+func (p *workers) handleAll(b *Batch) {
+	for d := b.claim(); d != nil; d = b.claim() {
+		if d.stale() {
+			p.s.drop(d)
+		} else {
+			p.handle(d)
+		}
+		b.unref(1)
 	}
 }
 

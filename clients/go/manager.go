@@ -300,6 +300,7 @@ func (s *Stream) lose(ss *session, seek *seeker) {
 	held := ss.held()
 	s.stats.Unconfirmed += int64(len(refs))
 	ss.failWaits(refs)
+	ss.stopCut()
 	s.setSession(nil)
 	if s.closing && len(refs)+held > 0 && s.err == nil {
 		s.err = &CloseError{Unconfirmed: len(refs), Unfinished: held}

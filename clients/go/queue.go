@@ -57,6 +57,7 @@ func (q *queue) pop(ctx context.Context) *Batch {
 		q.wait()
 	}
 	if len(q.items) == 0 || ctx.Err() != nil {
+		q.ready.Signal() // it may be us who was woken for what is there
 		return nil
 	}
 	b := q.items[0]

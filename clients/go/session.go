@@ -53,13 +53,14 @@ type session struct {
 	changes  map[uint64]chan *pb.Changed
 	waits    map[uint64][]*ackWait
 	retries  backoff
-	retryAt  time.Time // when acks answered with RETRY are sent again
-	resting  bool      // no deadlines are watched, as nothing is held
-	leaving  bool      // ends once what is held is finished
-	finishBy time.Time // and then in any case
-	over     bool      // half-closed by us
-	goTo     *hint     // where to go next, if told
-	shunned  bool      // the instance wants to be left
+	retryAt  time.Time   // when acks answered with RETRY are sent again
+	resting  bool        // no deadlines are watched, as nothing is held
+	leaving  bool        // ends once what is held is finished
+	finishBy time.Time   // and then in any case
+	cutAt    *time.Timer // ends it although the server takes nothing more; nil: not leaving
+	over     bool        // half-closed by us
+	goTo     *hint       // where to go next, if told
+	shunned  bool        // the instance wants to be left
 }
 
 // partKey names a run's partition within a session.
@@ -329,15 +330,25 @@ func (ss *session) held() int {
 	return n
 }
 
-// leave ends the session once what is held is finished, or patience is over. The
-// caller holds s.mu.
+// leave ends the session once what is held is finished, or patience is over. It does
+// not rely on the writer, which is held up while the server reads nothing. The caller
+// holds s.mu.
 func (ss *session) leave(patience time.Duration) {
 	by := time.Now().Add(patience)
 	if !ss.leaving || by.Before(ss.finishBy) {
 		ss.finishBy = by
+		ss.stopCut()
+		ss.cutAt = time.AfterFunc(patience+confirmFor+drainFor, func() { ss.cancel(errDrain) })
 	}
 	ss.leaving = true
 	ss.signal()
+}
+
+// stopCut is for a session that has ended. The caller holds s.mu.
+func (ss *session) stopCut() {
+	if ss.cutAt != nil {
+		ss.cutAt.Stop()
+	}
 }
 
 // pauseAll asks the server for nothing new. The caller holds s.mu.

@@ -138,7 +138,11 @@ func (s *Stream) Recv(ctx context.Context) (*Batch, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	<-s.done
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if s.err != nil {
 		return nil, s.err
 	}

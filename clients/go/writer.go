@@ -226,7 +226,8 @@ func (w *writer) finish(now time.Time) (by time.Time, over bool) {
 	if w.confirmBy.IsZero() {
 		w.confirmBy = now.Add(confirmFor)
 	}
-	owed := w.ledger.Open() > 0 || len(w.nackWhy) > 0 || len(w.again) > 0
+	// An ack may have been made since this turn collected them.
+	owed := w.ledger.Open() > 0 || w.ledger.Uncollected() > 0 || len(w.nackWhy) > 0 || len(w.again) > 0
 	if owed && now.Before(w.confirmBy) {
 		return w.confirmBy, false
 	}

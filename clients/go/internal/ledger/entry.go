@@ -169,6 +169,15 @@ func (e *Entry) held(k int) uint64 {
 	return valid(e.n, k)&^w.settled.Load() | w.retry
 }
 
+// settledCount is how many deliveries are settled.
+func (e *Entry) settledCount() int {
+	n := 0
+	for k := range e.words {
+		n += bits.OnesCount64(e.words[k].settled.Load())
+	}
+	return n
+}
+
 // done reports whether nothing can happen to the entry any more.
 func (e *Entry) done() bool {
 	if e.decided < e.n {

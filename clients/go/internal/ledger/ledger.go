@@ -63,6 +63,15 @@ func (l *Ledger) search(id uint64) int {
 // Open is how many acks were collected and are not answered for good.
 func (l *Ledger) Open() int { return l.open }
 
+// Uncollected is how many deliveries are acked, or about to be, and not collected.
+func (l *Ledger) Uncollected() int {
+	n := 0
+	for _, e := range l.entries {
+		n += e.settledCount() - e.decided
+	}
+	return n
+}
+
 // Retries is how many acks wait to be sent again.
 func (l *Ledger) Retries() int { return l.retry }
 

@@ -31,6 +31,7 @@ type Ledger struct {
 	entries []*Entry // rising ids, no overlap
 	open    int      // acks sent and not answered, or to be sent again
 	retry   int      // acks to be sent again
+	crowd   int      // with so many entries, those behind the first are looked at
 }
 
 // Add takes an entry in.
@@ -199,18 +200,16 @@ func (l *Ledger) Prune() {
 	for keep < len(l.entries) && l.entries[keep].done() {
 		keep++
 	}
-	if keep == 0 && !l.crowded() {
+	// One stuck delivery must not keep all after it.
+	if keep == 0 && len(l.entries) < max(l.crowd, leastCrowd) {
 		return
 	}
 	l.entries = slices.DeleteFunc(l.entries, (*Entry).done)
+	l.crowd = 2 * len(l.entries) // each is looked at twice or so for one that goes
 }
 
-// crowded reports whether the entries behind the first are worth a look: one
-// stuck delivery must not keep all after it.
-func (l *Ledger) crowded() bool {
-	n := len(l.entries)
-	return n >= 64 && n&(n-1) == 0
-}
+// leastCrowd is how few entries are not worth a look.
+const leastCrowd = 64
 
 // Extend appends the ids that are held, in entries whose deadline was last moved
 // before due, and received after oldest. They count as extended at now.

@@ -198,18 +198,24 @@ func TestExtend(t *testing.T) {
 }
 
 func TestStuckDeliveryDoesNotKeepAll(t *testing.T) {
-	var l Ledger
-	add(t, &l, seq(1, 1))
-	for i := range 10_000 {
-		id := uint64(2 + i)
-		e := add(t, &l, []uint64{id})
-		e.Ack(0)
-		l.Collect(e, nil)
-		l.Apply(Durable, wire.Range{First: id, Last: id}, ignore)
-		l.Prune()
-	}
-	if l.Len() > 130 {
-		t.Errorf("%d entries kept for one that is held", l.Len())
+	for _, atOnce := range []int{1, 3, 10, 100} { // entries between two answers
+		var l Ledger
+		add(t, &l, seq(1, 1))
+		next := uint64(2)
+		for next < 10_000 {
+			first := next
+			for range atOnce {
+				e := add(t, &l, []uint64{next})
+				e.Ack(0)
+				l.Collect(e, nil)
+				next++
+			}
+			l.Apply(Durable, wire.Range{First: first, Last: next - 1}, ignore)
+			l.Prune()
+		}
+		if most := 130 + atOnce; l.Len() > most {
+			t.Errorf("%d at once: %d entries kept for one that is held, want %d at most", atOnce, l.Len(), most)
+		}
 	}
 }
 

@@ -46,7 +46,9 @@ type Config struct {
 	Direct bool
 
 	// Token is sent as a bearer token with every call. TokenSource, if set, is
-	// asked for one instead whenever a call or stream begins; it must be quick.
+	// asked for one instead whenever a call or stream begins; it must be quick. Its
+	// errors are retried like UNAVAILABLE, unless they have a gRPC status that says
+	// otherwise.
 	Token       string
 	TokenSource func(context.Context) (string, error)
 	// TLS secures the connections; nil: plain text.

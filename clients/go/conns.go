@@ -8,11 +8,13 @@ import (
 
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -89,10 +91,19 @@ func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string
 	if b.source != nil {
 		var err error
 		if token, err = b.source(ctx); err != nil {
-			return nil, fmt.Errorf("ackmesh: Config.TokenSource: %w", err)
+			return nil, sourceError(err)
 		}
 	}
 	return map[string]string{"authorization": "Bearer " + token}, nil
+}
+
+// sourceError is what a call fails with that got no token. gRPC would make
+// UNAUTHENTICATED of an error without a status, which is final.
+func sourceError(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return fmt.Errorf("ackmesh: Config.TokenSource: %w", err)
+	}
+	return status.Errorf(codes.Unavailable, "ackmesh: Config.TokenSource: %v", err)
 }
 
 func (bearer) RequireTransportSecurity() bool { return false }

@@ -178,20 +178,28 @@ func (s *Stream) openRequest() *pb.Open {
 	return o
 }
 
-// maxResumeRanges bounds the finished ranges in one Open, about 1 MiB of them. What
-// is left out costs repeats on an instance that does not know better.
-const maxResumeRanges = 50_000
+// maxResumeRanges bounds the finished ranges in one Open, about 1 MiB of them, and
+// maxResumeBytes the positions with them: servers take 100,000 positions and 8 MiB.
+// What is left out costs repeats on an instance that does not know better.
+const (
+	maxResumeRanges = 50_000
+	maxResumeBytes  = 3 << 20
+)
 
 // resume lists the known positions. The caller holds s.mu.
 func (s *Stream) resume() []*pb.Position {
 	known := s.table.Positions()
-	out := make([]*pb.Position, len(known))
-	room := maxResumeRanges
+	out := make([]*pb.Position, 0, len(known))
+	ranges, bytes := maxResumeRanges, maxResumeBytes
 	for i := range known {
 		p := &known[i]
-		p.Ahead = p.Ahead[:min(len(p.Ahead), room)]
-		room -= len(p.Ahead)
-		out[i] = positionToProto(p)
+		p.Ahead = p.Ahead[:min(len(p.Ahead), ranges)]
+		ranges -= len(p.Ahead)
+		bytes -= 40 + len(p.Topic) + len(p.Subscriber) + len(p.Partition) + 24*len(p.Ahead)
+		if bytes < 0 {
+			break
+		}
+		out = append(out, positionToProto(p))
 	}
 	return out
 }

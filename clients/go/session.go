@@ -133,7 +133,7 @@ func protocolError(format string, args ...any) error {
 // deliverPlain delivers a message in a form that encoders do not usually write: it
 // is written again in the usual one.
 func (ss *session) deliverPlain(m *pb.SubscribeResponse) error {
-	b, err := proto.Marshal(m)
+	b, err := proto.Marshal(&pb.SubscribeResponse{Kind: m.Kind}) // without what is newer than this client
 	if err != nil {
 		return protocolError("%v", err)
 	}

@@ -41,8 +41,8 @@ func TestFlushWaitsForWhatIsBeingTold(t *testing.T) {
 		go func() { flushed <- c.Flush(t.Context()) }()
 		synctest.Wait()
 		select {
-		case <-flushed:
-			t.Error("flushed while results are not told")
+		case err := <-flushed:
+			t.Errorf("flushed while results are not told: %v", err)
 			close(told)
 			return
 		default:

@@ -11,7 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 )
@@ -178,4 +181,31 @@ func TestGoexitKeepsTheWorkers(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestEndedForGood: a stream that the server ends for good does not come back, although
+// the notice about it is lost: the status says so too.
+func TestEndedForGood(t *testing.T) {
+	for reason, want := range map[string]error{"EVICTED": ErrEvicted, "SUPERSEDED": ErrSuperseded, "OTHER": nil} {
+		t.Run(reason, func(t *testing.T) {
+			streaming(t, nil, func(t *testing.T, s *Stream, m *fake, st *fakeStream) {
+				end, err := status.New(codes.Aborted, "by an operator").WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: "ackmesh"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				st.end(end.Err())
+				if want == nil {
+					m.accept(t)
+					return
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err = s.Recv(ctx)
+				if !errors.Is(err, want) {
+					t.Fatalf("got %v, want %v", err, want)
+				}
+				contains(t, err, "by an operator")
+			})
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -34,6 +35,26 @@ var (
 	// again from the new owner.
 	ErrFenced = errors.New("ackmesh: the instance no longer owns the partition")
 )
+
+// endings are the reasons of google.rpc.ErrorInfo with which a server ends a stream
+// for good.
+var endings = map[string]error{"EVICTED": ErrEvicted, "SUPERSEDED": ErrSuperseded}
+
+// ending is why a stream ended for good, going by its status; nil if it did not.
+func ending(err error) error {
+	st, ok := status.FromError(err)
+	if !ok {
+		return nil
+	}
+	for _, d := range st.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == "ackmesh" {
+			if why := endings[info.GetReason()]; why != nil {
+				return fmt.Errorf("%w: %s", why, st.Message())
+			}
+		}
+	}
+	return nil
+}
 
 // SubscriptionError says that the server refused one subscription. It unwraps to
 // the gRPC status, so that status.Code tells the reason.

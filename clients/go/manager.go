@@ -89,7 +89,7 @@ func (s *Stream) once(seek *seeker) error {
 		err = cause
 	}
 	ss.end(err)
-	s.lose(ss, seek)
+	s.lose(ss, seek, err)
 	if endedInOrder(err) {
 		return status.Error(codes.Unavailable, "the server ended the stream")
 	}
@@ -300,8 +300,8 @@ func (s *Stream) setSession(ss *session) {
 }
 
 // lose takes leave of a session that has ended: what it left open is told, and
-// what is queued of it is dropped.
-func (s *Stream) lose(ss *session, seek *seeker) {
+// what is queued of it is dropped. err is how it ended.
+func (s *Stream) lose(ss *session, seek *seeker, err error) {
 	s.dropAll(s.queue.clear())
 	s.mu.Lock()
 	refs := ss.unconfirmed()
@@ -312,6 +312,9 @@ func (s *Stream) lose(ss *session, seek *seeker) {
 	s.setSession(nil)
 	if s.closing && len(refs)+held > 0 && s.err == nil {
 		s.err = &CloseError{Unconfirmed: len(refs), Unfinished: held}
+	}
+	if s.final == nil {
+		s.final = ending(err) // the notice may have been lost
 	}
 	seek.hint = ss.goTo
 	if ss.shunned || !ss.over {

@@ -216,7 +216,7 @@ func (d *Dispatcher) Evict(clientID, why string) int {
 	n := 0
 	for _, s := range d.allStreams() {
 		if s.Config().ClientID == clientID {
-			s.evict(why)
+			s.evictFor(ErrSentAway, why)
 			n++
 		}
 	}

@@ -295,11 +295,17 @@ func (s *Stream) flushed(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// ErrEvicted ends a stream that the server wants to be rid of.
-var ErrEvicted = errors.New("evicted")
+// ErrEvicted ends a stream that the server wants to be rid of. ErrSentAway is an
+// ErrEvicted by an operator: its client is not to come back by itself.
+var (
+	ErrEvicted  = errors.New("evicted")
+	ErrSentAway = fmt.Errorf("%w by an operator", ErrEvicted)
+)
 
 // evict ends a stream without waiting for its writer.
-func (s *Stream) evict(why string) {
+func (s *Stream) evict(why string) { s.evictFor(ErrEvicted, why) }
+
+func (s *Stream) evictFor(err error, why string) {
 	s.notice(NoticeEvicted, why, 0)
-	s.abort(fmt.Errorf("%w: %s", ErrEvicted, why))
+	s.abort(fmt.Errorf("%w: %s", err, why))
 }

@@ -83,13 +83,35 @@ func statusOf(err error) *status.Status {
 	}
 	for _, row := range codeOf {
 		if errors.Is(err, row.err) {
-			return status.New(row.code, err.Error())
+			return withReason(status.New(row.code, err.Error()), err)
 		}
 	}
 	if st, ok := status.FromError(err); ok {
 		return st
 	}
 	return status.New(codes.Internal, err.Error())
+}
+
+// Reasons of the end of a stream, as google.rpc.ErrorInfo has them. The Notice about
+// it may not have been read, nor even written; the status always is.
+const (
+	reasonEvicted    = "EVICTED"
+	reasonSuperseded = "SUPERSEDED"
+)
+
+// withReason adds why a client should not come back by itself, if it should not.
+func withReason(st *status.Status, err error) *status.Status {
+	reason := ""
+	switch {
+	case errors.Is(err, dispatch.ErrSentAway):
+		reason = reasonEvicted
+	case errors.Is(err, dispatch.ErrSuperseded):
+		reason = reasonSuperseded
+	default:
+		return st
+	}
+	full, derr := st.WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: "ackmesh"})
+	return orPlain(full, derr, st.Code(), err)
 }
 
 // tooFast says when to try again, and what the limit is of.

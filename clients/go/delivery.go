@@ -92,7 +92,9 @@ var batches = sync.Pool{New: func() any { return new(Batch) }}
 // claim returns the next delivery for a handler, or nil.
 func (b *Batch) claim() *Delivery {
 	if i := int(b.next.Add(1)) - 1; i < len(b.ds) {
-		return &b.ds[i]
+		d := &b.ds[i]
+		d.entry.Begin(1)
+		return d
 	}
 	return nil
 }

@@ -48,8 +48,8 @@
 // What the client does for a subscription, without being asked:
 //
 //   - It moves the ack deadline of all it holds, queued or in a handler, every
-//     quarter of the ack timeout, for up to MaxExtension. A slow handler needs no
-//     long ack timeout.
+//     quarter of the ack timeout: in a handler for up to MaxExtension, queued for as
+//     long as handlers get on. A slow handler needs no long ack timeout.
 //   - It sends acks in ranges: at 64, or 2 ms after the ones before; at once after a
 //     pause. The mesh answers when they are on disk; OnConfirm and [Stream.Confirm]
 //     tell. Acks that the mesh could not record are sent again, with growing pauses.

@@ -130,6 +130,9 @@ func (s *Stream) addSub(sub Subscription) *subState {
 func (s *Stream) Recv(ctx context.Context) (*Batch, error) {
 	for b := s.queue.pop(ctx); b != nil; b = s.queue.pop(ctx) {
 		if !b.stale() {
+			for _, e := range b.entries {
+				e.Begin(e.Len())
+			}
 			return b, nil
 		}
 		from, to := b.claimRest()

@@ -173,9 +173,10 @@ type SubscribeConfig struct {
 	// record again. The client moves the deadline of everything it holds, so this
 	// only bounds how soon others get the records of a client that hangs.
 	AckTimeout time.Duration
-	// MaxExtension is how long a delivery may be held in all. After it, the server
-	// gives it to someone else once AckTimeout is over. Negative: deadlines are not
-	// moved.
+	// MaxExtension is how long a handler, or the caller of Recv, may hold a delivery.
+	// After it, the server gives it to someone else once AckTimeout is over. What
+	// waits in the client for its turn is kept as long as that takes, unless nothing
+	// at all is begun or finished for MaxExtension. Negative: deadlines are not moved.
 	MaxExtension time.Duration
 	// AckBatch and AckInterval say when acks are sent: at so many, or so long after
 	// the acks before, whichever is first; at once after a longer pause. AckBatch 0:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -52,4 +53,54 @@ func TestEvictedClientStaysAway(t *testing.T) {
 		}
 		<-s.Done()
 	}
+}
+
+// TestC46_WaitingForAHandler: what waits in the client for its turn is not sent again,
+// however long that takes, as long as handlers finish: it would come in copies, and
+// die without having been seen. What a handler holds for too long is.
+func TestC46_WaitingForAHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := Start(t, Options{})
+		c := client(t, in, "c1")
+		const events = 200
+		for range events {
+			if err := c.PublishAsync(t.Context(), "orders", ackmesh.NewEvent("t", nil), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		attempts := make(chan int, 10*events)
+		cfg := ackmesh.SubscribeConfig{
+			Topics: []string{"orders"}, Mode: ackmesh.Broadcast, Start: ackmesh.Earliest(),
+			AckTimeout: time.Second, MaxExtension: 10 * time.Second, Concurrency: 2,
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- c.Subscribe(ctx, cfg, func(_ context.Context, d *ackmesh.Delivery) error {
+				attempts <- d.Attempt()
+				if d.Offset() == 7 && d.Attempt() == 1 {
+					<-time.After(20 * time.Second)
+				} else {
+					<-time.After(time.Second)
+				}
+				return nil
+			})
+		}()
+		<-time.After(10 * time.Minute)
+		seen := make(map[int]int)
+		for range len(attempts) {
+			seen[<-attempts]++
+		}
+		if len(seen) != 2 || seen[1] != events || seen[2] != 1 {
+			t.Errorf("deliveries by attempt: %v, want %d, and one again", seen, events)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		in.Stop()
+	})
 }

@@ -49,17 +49,27 @@ type Entry struct {
 	words   []word
 	queued  atomic.Bool // in a list of entries with acks to collect
 
-	received time.Time
-	extended time.Time // when the deadline of what is held was last moved
-	decided  int       // settled, and under the lock
+	begun    atomic.Int32 // so many, from the first on, the application has taken
+	looks    []look       // when that was seen to have grown
+	settled  int          // so many were settled at the last look
+	overdue  int          // so many, from the first on, were taken too long ago
+	waiting  time.Time    // since when the rest waits for its turn while nothing moves
+	extended time.Time    // when the deadline of what is held was last moved
+	decided  int          // settled, and under the lock
 
 	oneWord [1]word
+}
+
+// look says that at a time the first begun deliveries of an entry were taken.
+type look struct {
+	begun int
+	at    time.Time
 }
 
 // New begins an entry with its first delivery, received at now; the deadlines of
 // what it holds begin to run then. Up to n deliveries will follow it by Append.
 func New(part *progress.Partition, epoch uint64, now time.Time, n int, id uint64, offset int64) *Entry {
-	e := &Entry{part: part, epoch: epoch, n: 1, first: id, offset: offset, received: now, extended: now}
+	e := &Entry{part: part, epoch: epoch, n: 1, first: id, offset: offset, waiting: now, extended: now}
 	e.words = e.oneWord[:]
 	if n >= 64 {
 		e.words = make([]word, n/64+1)
@@ -121,6 +131,42 @@ func (e *Entry) Finished(from, to int) {
 	for i := from; i < to; i++ {
 		e.part.Finished(e.epoch, e.Offset(i), e.Offset(i))
 	}
+}
+
+// Begin says that the application has taken n more deliveries, in their order. Any
+// goroutine may call it.
+func (e *Entry) Begin(n int) { e.begun.Add(int32(n)) }
+
+// look notes how far the application is with the entry, and reports whether that is
+// further than at the last look.
+func (e *Entry) look(now time.Time) bool {
+	begun, settled, before := int(e.begun.Load()), e.settledCount(), e.overdue
+	if n := len(e.looks); n > 0 {
+		before = e.looks[n-1].begun
+	}
+	if begun > before {
+		e.looks = append(e.looks, look{begun, now})
+	}
+	moved := begun > before || settled > e.settled
+	e.settled = settled
+	return moved
+}
+
+// due is the mask of what is held of word k, without what was taken before oldest,
+// and without what waits if it has waited since before that.
+func (e *Entry) due(k int, oldest time.Time) uint64 {
+	for len(e.looks) > 0 && e.looks[0].at.Before(oldest) {
+		e.overdue = e.looks[0].begun
+		e.looks = e.looks[1:]
+	}
+	end := e.n
+	if e.waiting.Before(oldest) {
+		end = e.overdue
+		if n := len(e.looks); n > 0 {
+			end = e.looks[n-1].begun
+		}
+	}
+	return e.held(k) & between(e.overdue-64*k, end-64*k)
 }
 
 // Settled reports whether the delivery's fate was decided. Any goroutine may ask.

@@ -32,6 +32,7 @@ type Ledger struct {
 	open    int      // acks sent and not answered, or to be sent again
 	retry   int      // acks to be sent again
 	crowd   int      // with so many entries, those behind the first are looked at
+	pruned  bool     // entries were forgotten since Extend last looked
 }
 
 // Add takes an entry in.
@@ -204,7 +205,9 @@ func (l *Ledger) Prune() {
 	if keep == 0 && len(l.entries) < max(l.crowd, leastCrowd) {
 		return
 	}
+	n := len(l.entries)
 	l.entries = slices.DeleteFunc(l.entries, (*Entry).done)
+	l.pruned = l.pruned || len(l.entries) < n
 	l.crowd = 2 * len(l.entries) // each is looked at twice or so for one that goes
 }
 
@@ -212,14 +215,24 @@ func (l *Ledger) Prune() {
 const leastCrowd = 64
 
 // Extend appends the ids that are held, in entries whose deadline was last moved
-// before due, and received after oldest. They count as extended at now.
+// before due. They count as extended at now. Left out is what the application took
+// before oldest; and what still waits for its turn, if it has come no further with
+// anything since then.
 func (l *Ledger) Extend(dst []wire.Range, now, due, oldest time.Time) []wire.Range {
+	moved := l.pruned
+	l.pruned = false
 	for _, e := range l.entries {
-		if e.extended.After(due) || e.received.Before(oldest) {
+		moved = e.look(now) || moved
+	}
+	for _, e := range l.entries {
+		if moved {
+			e.waiting = now
+		}
+		if e.extended.After(due) {
 			continue
 		}
 		for k := range e.words {
-			if held := e.held(k); held != 0 {
+			if held := e.due(k, oldest); held != 0 {
 				dst = e.appendRanges(dst, k, held)
 				e.extended = now
 			}

@@ -192,9 +192,41 @@ func TestExtend(t *testing.T) {
 	if got := l.Extend(nil, at(11), at(3), t0); len(got) != 0 {
 		t.Errorf("extended again too early: %v", got)
 	}
-	if got := l.Extend(nil, at(100), at(90), at(1)); len(got) != 0 {
-		t.Errorf("extended beyond the most: %v", got)
+	if got := l.Extend(nil, at(100), at(90), at(6)); len(got) != 0 {
+		t.Errorf("extended though nothing came of it: %v", got)
 	}
+}
+
+// TestExtendWhatWaits: what was taken is extended for so long and no longer; what waits
+// for its turn, as long as something moves.
+func TestExtendWhatWaits(t *testing.T) {
+	var l Ledger
+	a, b, c := add(t, &l, seq(100, 70)), add(t, &l, seq(200, 2)), add(t, &l, seq(300, 1))
+	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
+	check := func(now int, want ...wire.Range) {
+		t.Helper()
+		if got := l.Extend(nil, at(now), at(now-1), at(now-10)); !slices.Equal(got, want) {
+			t.Errorf("at %d: got %v, want %v", now, got, want)
+		}
+	}
+	rest := []wire.Range{{First: 200, Last: 201}, {First: 300, Last: 300}}
+	a.Begin(3)
+	check(5, append([]wire.Range{{First: 100, Last: 169}}, rest...)...)
+	a.Ack(1)
+	a.Begin(65)
+	check(13, append([]wire.Range{{First: 100, Last: 100}, {First: 102, Last: 169}}, rest...)...)
+	check(16, append([]wire.Range{{First: 103, Last: 169}}, rest...)...) // the first three are overdue
+	check(23, append([]wire.Range{{First: 103, Last: 169}}, rest...)...)
+	check(24) // nothing has moved since 13
+	b.Begin(1)
+	check(26, append([]wire.Range{{First: 168, Last: 169}}, rest...)...)
+	l.Drop(b, 0, 2)
+	l.Prune()
+	check(30, wire.Range{First: 168, Last: 169}, wire.Range{First: 300, Last: 300})
+	c.Begin(1)
+	a.Begin(2)
+	check(40, wire.Range{First: 168, Last: 169}, wire.Range{First: 300, Last: 300})
+	check(51)
 }
 
 func TestStuckDeliveryDoesNotKeepAll(t *testing.T) {

@@ -68,6 +68,12 @@ func (b *pubBatch) add(f *wire.Frame, size int, it pubItem) {
 	b.items = append(b.items, it)
 }
 
+// eventID is the attribute id of one of its events.
+func (b *pubBatch) eventID(it pubItem) string {
+	id, _ := wire.Attr((*b.bytes)[it.at:it.at+it.size], AttrID)
+	return string(id)
+}
+
 // readd moves an event of another batch here.
 func (b *pubBatch) readd(from *pubBatch, it pubItem) {
 	frame := (*from.bytes)[it.at : it.at+it.size]

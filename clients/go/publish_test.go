@@ -240,8 +240,11 @@ func TestPublishTimeout(t *testing.T) {
 		n := newNetwork(t)
 		c := n.client(func(c *Config) { c.Publish.Timeout = 20 * time.Second }, "nobody")
 		begun := time.Now()
-		_, err := c.Publish(t.Context(), "orders", NewEvent("a", nil))
+		rs, err := c.Publish(t.Context(), "orders", NewEvent("a", nil), NewEvent("a", nil).Set(AttrID, "mine"))
 		contains(t, err, "20s", "nobody")
+		if len(rs[0].ID) < 10 || rs[1].ID != "mine" { // what to publish again with
+			t.Errorf("ids of events whose fate is open: %q, %q", rs[0].ID, rs[1].ID)
+		}
 		if d := time.Since(begun); d < 20*time.Second || d > 26*time.Second {
 			t.Errorf("given up after %v", d)
 		}

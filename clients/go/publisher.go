@@ -215,7 +215,7 @@ func (p *publisher) settle(b *pubBatch, r *wire.PublishResponse) {
 			again = p.again(again, b, it)
 			continue
 		}
-		p.finish(it, e, err, &partition)
+		p.finish(b, it, e, err, &partition)
 	}
 	p.conclude(b, again)
 }
@@ -243,7 +243,7 @@ func (p *publisher) again(again, b *pubBatch, it pubItem) *pubBatch {
 
 // finish tells one event its result. partition is the last one's, which is mostly
 // this one's too.
-func (p *publisher) finish(it pubItem, e *wire.PublishedEvent, err error, partition *string) {
+func (p *publisher) finish(b *pubBatch, it pubItem, e *wire.PublishedEvent, err error, partition *string) {
 	p.room.Release(it.weight)
 	if !it.wanted() {
 		return
@@ -257,6 +257,9 @@ func (p *publisher) finish(it pubItem, e *wire.PublishedEvent, err error, partit
 			}
 			r.Partition, r.Offset = *partition, e.Offset
 		}
+	}
+	if r.ID == "" {
+		r.ID = b.eventID(it)
 	}
 	it.tell(r)
 }
@@ -300,7 +303,7 @@ func (p *publisher) fail(batches []*pubBatch, err error) {
 	var none string
 	for _, b := range batches {
 		for _, it := range b.items {
-			p.finish(it, nil, err, &none)
+			p.finish(b, it, nil, err, &none)
 		}
 		p.conclude(b, nil)
 	}

@@ -58,15 +58,24 @@ func (t *tally) answered(number int64, err error) {
 		t.refused++
 		t.report(number, err)
 	default:
-		if code == codes.PermissionDenied || code == codes.Unauthenticated {
-			t.refused++
-		} else {
+		if fateOpen(code) {
 			t.open++
+		} else {
+			t.refused++
 		}
 		if t.stop == nil {
 			t.stop = fmt.Errorf("line %d: %w", number, err)
 		}
 	}
+}
+
+// fateOpen says whether an event that failed with a code may be stored all the same.
+func fateOpen(code codes.Code) bool {
+	switch code {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Unknown:
+		return true
+	}
+	return false
 }
 
 // stopped returns why no more lines are to be published, or nil.

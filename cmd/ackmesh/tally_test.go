@@ -28,7 +28,9 @@ func TestTally(t *testing.T) {
 	if err := tally.stopped(); status.Code(err) != codes.Unavailable {
 		t.Errorf("stopped by %v", err)
 	}
-	text := "published 1 events to t in 0.50 s (2 events/s), 1 bad lines, 1 refused by the server, 2 without an answer"
+	tally.answered(6, status.Error(codes.NotFound, "no such topic"))
+	tally.answered(7, status.Error(codes.ResourceExhausted, "too fast"))
+	text := "published 1 events to t in 0.50 s (2 events/s), 1 bad lines, 3 refused by the server, 2 without an answer"
 	if got := tally.summary("t", time.Second/2); got != text || !tally.failed() {
 		t.Errorf("summary: %s", got)
 	}

@@ -59,10 +59,20 @@ type workers struct {
 	ctx     context.Context // the handlers'
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+
+	mu   sync.Mutex
+	busy map[record]chan struct{} // of ordered subscriptions: closed when its handler ends
+}
+
+// record names a record of a subscription, over the streams of a Stream.
+type record struct {
+	sub       *subState
+	partition string
+	offset    int64
 }
 
 func newPool(ctx context.Context, s *Stream, h Handler) *workers {
-	p := &workers{s: s, handler: h}
+	p := &workers{s: s, handler: h, busy: make(map[record]chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return p
 }
@@ -117,13 +127,52 @@ func (p *workers) workOn(b *Batch) {
 // handleAll handles what nobody has claimed of a batch.
 func (p *workers) handleAll(b *Batch) {
 	for d := b.claim(); d != nil; d = b.claim() {
-		if d.stale() {
+		switch {
+		case d.stale():
 			p.s.drop(d)
-		} else {
+		case d.run.sub.Ordered:
+			p.handleAlone(d)
+		default:
 			p.handle(d)
 		}
 		b.unref(1)
 	}
+}
+
+// handleAlone is handle while no other handler works on the record. One may that got
+// it on a stream that has broken: two would work on one key at a time.
+func (p *workers) handleAlone(d *Delivery) {
+	r := record{d.run.sub, d.Partition(), d.Offset()}
+	for before := p.enter(r); before != nil; before = p.enter(r) {
+		select {
+		case <-before:
+		case <-p.ctx.Done():
+		}
+		if p.ctx.Err() != nil || d.stale() {
+			p.s.drop(d)
+			return
+		}
+	}
+	defer p.leave(r)
+	p.handle(d)
+}
+
+// enter takes a record, or returns what is closed when another handler is done with it.
+func (p *workers) enter(r record) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if other := p.busy[r]; other != nil {
+		return other
+	}
+	p.busy[r] = make(chan struct{})
+	return nil
+}
+
+func (p *workers) leave(r record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.busy[r])
+	delete(p.busy, r)
 }
 
 // handle runs the handler on one delivery and answers for it.

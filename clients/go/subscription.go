@@ -91,7 +91,8 @@ type Subscription struct {
 	// Filter is a CloudEvents SQL expression; required with Multicast, and only
 	// used with it.
 	Filter string
-	// Ordered keeps one record of each partition key unfinished at a time.
+	// Ordered keeps one record of each partition key unfinished at a time. A record
+	// that comes again waits for a handler of this process that still works on it.
 	Ordered bool
 	// Start applies to a subscriber that was never there before.
 	Start Start

@@ -1,13 +1,16 @@
 package ackmesh
 
 import (
+	"context"
+	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 )
@@ -70,6 +73,44 @@ func TestEachEventHasItsTime(t *testing.T) {
 		n.start("a")
 		if r := <-second; r.Err != nil {
 			t.Errorf("given up after two seconds: %v", r.Err)
+		}
+		closeClient(t, c)
+	})
+}
+
+// TestNoRushWhileAnEventIsDue: an event that is due to be sent again does not make the
+// attempts to connect follow each other without a pause.
+func TestNoRushWhileAnEventIsDue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork(t)
+		m := n.start("a")
+		m.set(func(m *fake) {
+			m.publish = func(*pb.PublishRequest) *pb.PublishResponse {
+				return &pb.PublishResponse{Status: &spb.Status{Code: int32(codes.Unavailable)}}
+			}
+		})
+		var dials atomic.Int32
+		c := n.client(func(c *Config) {
+			c.Publish.Timeout = 20 * time.Second
+			c.DialOptions = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, name string) (net.Conn, error) {
+				if dials.Add(1) > 200 { // slow down, so that the test ends
+					<-ctx.Done()
+				}
+				return n.dial(ctx, name)
+			})}
+		}, "a")
+		done := make(chan Result, 1)
+		publishN(t, c, 1, func(r Result) { done <- r })
+		synctest.Wait()
+		m.stop()
+		n.mu.Lock()
+		delete(n.instances, "a")
+		n.mu.Unlock()
+		if r := <-done; r.Err == nil {
+			t.Error("published to nobody")
+		}
+		if got := dials.Load(); got > 50 {
+			t.Errorf("%d attempts to connect within 20 s", got)
 		}
 		closeClient(t, c)
 	})

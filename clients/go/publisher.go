@@ -363,24 +363,37 @@ func (p *publisher) requeue() {
 
 // nextEvent is when something will be due or expire; the zero time if nothing.
 func (p *publisher) nextEvent() time.Time {
+	t := p.nextExpiry()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, b := range p.later {
+		t = earlier(t, b.due)
+	}
+	return t
+}
+
+// nextExpiry is when something will expire; the zero time if nothing.
+func (p *publisher) nextExpiry() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var t time.Time
-	sooner := func(u time.Time) {
-		if t.IsZero() || u.Before(t) {
-			t = u
-		}
-	}
 	for _, b := range p.later {
-		sooner(b.due)
-		sooner(b.expires)
+		t = earlier(t, b.expires)
 	}
-	for _, list := range [][]*pubBatch{p.sent, p.queue} {
+	for _, list := range [][]*pubBatch{p.sent, p.queue} { // the oldest first
 		if len(list) > 0 {
-			sooner(list[0].expires)
+			t = earlier(t, list[0].expires)
 		}
 	}
 	return t
+}
+
+// earlier is the earlier time; the zero time is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // idle reports whether nothing is owed, and whether no more will come.

@@ -67,7 +67,7 @@ func (p *publisher) waitForWork() bool {
 // pause waits before the next attempt, no longer than until something expires.
 func (p *publisher) pause(d time.Duration, err error) {
 	p.c.cfg.Logger.Warn("ackmesh: publish stream broke; reconnecting", slog.Any("error", err), slog.Duration("pause", d))
-	if t := p.nextEvent(); !t.IsZero() {
+	if t := p.nextExpiry(); !t.IsZero() { // what is due waits for the stream
 		d = min(d, max(time.Until(t), 0))
 	}
 	pause(p.c.cut, d)

@@ -16,10 +16,12 @@ import (
 
 	ackmesh "github.com/ackmesh/ackmesh/clients/go"
 	. "github.com/ackmesh/ackmesh/server/servertest"
+	"github.com/ackmesh/ackmesh/storage"
+	"github.com/ackmesh/ackmesh/storage/storagefault"
 )
 
-// TestClientOverBreaks: a Go client publishes and handles while its connections are cut
-// and its server is restarted. Every event is stored once and handled, none comes again
+// TestClientOverBreaks: a Go client publishes and handles while its connections are cut,
+// its server is restarted, and the log loses answers. Every event is stored once and handled, none comes again
 // after its ack was confirmed, and the events of a key are handled one at a time and in
 // order.
 func TestClientOverBreaks(t *testing.T) {
@@ -58,11 +60,15 @@ type place struct {
 }
 
 func newRough(t *testing.T, seed uint64) *rough {
+	log := storagefault.New(Log(t, 3))
 	r := &rough{
-		t: t, o: Options{Backend: Log(t, 3), Store: Store(t)}, rand: rand.New(rand.NewPCG(seed, 1)),
+		t: t, o: Options{Backend: log, Store: Store(t)}, rand: rand.New(rand.NewPCG(seed, 1)),
 		stored: make(map[string]place), seen: make(map[string]place), confirmed: make(map[place]bool),
 		inKey: make(map[string]int), lastOf: make(map[string]int),
 	}
+	log.Inject(storagefault.Fault{
+		Op: storagefault.Done, Err: storage.ErrUnknown, Match: func(storagefault.Call) bool { return r.upTo(5) == 0 },
+	})
 	r.cable = &socket{in: Start(t, r.o)}
 	c, err := ackmesh.New(ackmesh.Config{
 		Addresses: []string{"passthrough:///instance"}, ClientID: "c1", Direct: true, Keepalive: -1,

@@ -198,6 +198,7 @@ func (l *Log) publish(c *committer) {
 		c.index.add(r)
 		r.part.grow(r.ref)
 	}
+	l.readable.Store(end)
 	for _, p := range c.parts {
 		p.mu.Lock()
 		p.wake()

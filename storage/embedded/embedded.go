@@ -44,6 +44,10 @@ type Log struct {
 	seg  *seglog.Log
 	tail tail
 
+	// readable is the position up to which the partitions know what the log
+	// holds; it follows the log's end when a commit is published.
+	readable atomic.Int64
+
 	// admin serialises what changes the topics file; it is held over disk
 	// writes, so it is a channel that can be waited for with a context.
 	admin chan struct{}

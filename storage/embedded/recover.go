@@ -63,6 +63,7 @@ func (l *Log) loadRuns() error {
 		if !full {
 			l.commits.index = segmentIndex{seq: s.Seq, runs: runs}
 		}
+		l.readable.Store(s.End)
 	}
 	return ld.loadKeys()
 }

@@ -172,10 +172,11 @@ func (p *partition) setMin(m int64) {
 	p.wake()
 }
 
-// free removes the segments before the first that holds a live record.
+// free removes the segments before the first that holds a live record. What is
+// written and not yet readable is live, whatever the partitions say.
 func (l *Log) free() error {
-	first, live := l.seg.Bounds()
-	size := live - first
+	live := l.readable.Load()
+	first, _ := l.seg.Bounds()
 	for _, t := range l.allTopics() {
 		for _, p := range t.parts {
 			live = min(live, p.firstPos())
@@ -193,7 +194,7 @@ func (l *Log) free() error {
 		return nil
 	}
 	if l.opts.Observe.Dropped != nil {
-		l.opts.Observe.Dropped(size - (end - now))
+		l.opts.Observe.Dropped(now - first)
 	}
 	for _, s := range dropped {
 		if s.End > now {

@@ -16,11 +16,13 @@ const commitBytes = 4 << 20
 // committer is the state of the one goroutine that writes.
 type committer struct {
 	dedup *dedup
+	ticks ticks
 	batch seglog.Batch
 	index segmentIndex // of the segment that is written to
 
 	// Of the present commit.
 	now     int64 // ms
+	tick    int64 // ms, of the window of duplicates
 	parts   []*partition
 	runs    []newRun
 	added   []dedupKey
@@ -92,7 +94,7 @@ func (l *Log) commit(items []*pending) {
 
 // gather gives every event its place.
 func (c *committer) gather(items []*pending, now int64) {
-	c.now = now
+	c.now, c.tick = now, c.ticks.at(now)
 	for _, p := range items {
 		p.results = make([]storage.Appended, len(p.events))
 		for i := range p.events {
@@ -109,7 +111,7 @@ func (c *committer) put(p *pending, i int) {
 	}
 	k := p.key(i)
 	if k != (dedupKey{}) {
-		if at, ok := c.dedup.find(k, c.now); ok {
+		if at, ok := c.dedup.find(k, c.tick); ok {
 			*r = storage.Appended{Partition: p.topic.names[at.part], Offset: at.offset, Duplicate: true}
 			c.copies++
 			return
@@ -128,7 +130,7 @@ func (c *committer) put(p *pending, i int) {
 	c.frames += len(p.events[i].Frame)
 	if k != (dedupKey{}) {
 		b.keyed = true
-		c.dedup.add(k, place{offset: r.Offset, time: c.now, part: part.num})
+		c.dedup.add(k, place{offset: r.Offset, time: c.tick, part: part.num})
 		c.added = append(c.added, k)
 	}
 }

@@ -18,6 +18,16 @@ type place struct {
 	part         int
 }
 
+// ticks is the time in ms that the window is measured by: that of the clock,
+// but where the clock is set back it goes on.
+type ticks struct{ last, ahead int64 }
+
+func (t *ticks) at(now int64) int64 {
+	t.ahead += max(0, t.last-now)
+	t.last = now
+	return now + t.ahead
+}
+
 // hasher makes dedup keys. Not safe for concurrent use.
 type hasher struct{ d [2]xxhash.Digest }
 

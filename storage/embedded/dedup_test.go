@@ -183,3 +183,28 @@ func TestDedupManyCallers(t *testing.T) {
 		t.Errorf("%d records, want 200", n)
 	}
 }
+
+// A clock that is set back makes the window no longer: an event that comes
+// again after it is a new one, also after a restart.
+func TestDedupWhenTheClockIsSetBack(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		a := newAged(t, Options{})
+		again := func(want bool) {
+			t.Helper()
+			r := mustAppend(t, a.Log, "t", []storage.Event{{Frame: []byte("x"), DedupKey: "source/1"}})
+			if r[0].Duplicate != want {
+				t.Fatalf("restart %v: %+v, want Duplicate %v", restart, r[0], want)
+			}
+		}
+		again(false)
+		a.clock.Add(-30 * time.Minute.Milliseconds())
+		if restart {
+			a.crash(t)
+		}
+		again(true)
+		a.clock.Add(time.Minute.Milliseconds())
+		again(true)
+		a.clock.Add(time.Minute.Milliseconds() + 1)
+		again(false)
+	}
+}

@@ -41,9 +41,11 @@ func (l *Log) logError(err error) error {
 // loadRuns fills the indexes of the partitions and the window of duplicates.
 func (l *Log) loadRuns() error {
 	l.commits.dedup = newDedup(l.opts.DedupWindow, l.opts.DedupEntries)
+	now := l.opts.Now()
+	l.commits.ticks.last = now.UnixMilli()
 	ld := loader{l: l, topics: map[uint32]*topic{}, seen: map[*partition]int64{}, since: math.MaxInt64}
 	if l.opts.DedupWindow > 0 {
-		ld.since = l.opts.Now().Add(-l.opts.DedupWindow).UnixMilli()
+		ld.since = now.Add(-l.opts.DedupWindow).UnixMilli()
 	}
 	for _, t := range l.topics {
 		ld.topics[t.num] = t
@@ -153,10 +155,13 @@ func (ld *loader) loadKeys() error {
 	return nil
 }
 
+// remember adds the keys of a run. One from a time to come, before which the
+// clock was set back, counts as of now.
 func (l *Log) remember(h runHeader, meta []byte) {
+	at := min(h.time, l.commits.ticks.last)
 	for i := range h.count {
 		if k := h.key(meta, i); k != (dedupKey{}) {
-			l.commits.dedup.add(k, place{offset: h.first + int64(i), time: h.time, part: h.part})
+			l.commits.dedup.add(k, place{offset: h.first + int64(i), time: at, part: h.part})
 		}
 	}
 }

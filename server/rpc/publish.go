@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -159,7 +160,7 @@ func (p *Publisher) transcode(pb *publication, size int, now time.Time) {
 		s := span{from: int32(from), to: int32(len(out))}
 		s.id, s.idLen = at(meta.ID)
 		s.key, s.keyLen = at(meta.PartitionKey)
-		if string(meta.ID) != string(opt.ID) { // the publisher's own id: a repeat can be told
+		if named(&meta, &opt) { // a repeat can be told
 			s.src, s.srcLen = at(meta.Source)
 		}
 		b = out
@@ -188,6 +189,14 @@ func (p *Publisher) transcode(pb *publication, size int, now time.Time) {
 		}
 		pb.ids[i] = [2]int32{s.id, s.id + s.idLen}
 	}
+}
+
+// named tells whether source and id are the publisher's own, so that together
+// they name the event: those filled in here are no publisher's, and two without a
+// source may count alike. A source with the byte that stands between both names
+// nothing.
+func named(m *frame.Meta, opt *frame.PublishOptions) bool {
+	return string(m.ID) != string(opt.ID) && string(m.Source) != string(opt.Source) && bytes.IndexByte(m.Source, 0) < 0
 }
 
 // text is b as a string without a copy: for values that live as long as the

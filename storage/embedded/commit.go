@@ -201,6 +201,7 @@ func (l *Log) publish(c *committer) {
 		r.part.grow(r.ref)
 	}
 	l.readable.Store(end)
+	l.cursors.dirty.Store(true) // the end is noted there
 	for _, p := range c.parts {
 		p.mu.Lock()
 		p.wake()

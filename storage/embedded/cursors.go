@@ -14,7 +14,9 @@ import (
 )
 
 // The cursors file: a state file (package vfs) with this as JSON. Every save
-// writes it whole; the one before stays as .bak.
+// writes it whole; the one before stays as .bak. It also notes how far the log
+// goes, since the log's own last write may be damaged in ways that look like a
+// write that a crash has torn.
 const (
 	cursorsKind    = "ackmesh-cursors"
 	cursorsVersion = 1
@@ -22,6 +24,10 @@ const (
 
 type cursorsFile struct {
 	Topics []topicCursors `json:"topics"`
+	// LogEnd is a position that the log had reached: all before it was written
+	// and, but with NoSync, synced. A log that ends earlier has lost records.
+	LogEnd int64 `json:"log_end,omitempty"`
+	NoSync bool  `json:"no_sync,omitempty"`
 }
 
 type topicCursors struct {
@@ -120,7 +126,7 @@ func (l *Log) saveCursors() error {
 }
 
 func (l *Log) collectCursors() cursorsFile {
-	var f cursorsFile
+	f := cursorsFile{LogEnd: l.readable.Load(), NoSync: l.opts.NoSync}
 	for _, t := range l.allTopics() {
 		next, set := make([]int64, len(t.parts)), false
 		for i, p := range t.parts {
@@ -156,20 +162,21 @@ func (l *Log) replaceCursors(b []byte) error {
 
 // loadCursors reads the file or its backup. What is damaged is left out with a
 // warning: the cursors are then not set, and who polls aligns them.
-func (l *Log) loadCursors() error {
+// noted is the file that was read.
+func (l *Log) loadCursors() (noted cursorsFile, err error) {
 	l.cursors.saving = make(chan struct{}, 1)
 	f, err := l.readCursors(l.cursorsName())
 	if err == nil {
 		l.cursors.sound = true
 		l.useCursors(f)
-		return nil
+		return f, nil
 	}
 	if errors.Is(err, vfs.ErrVersion) {
-		return fmt.Errorf("embedded log: %w: %w", storage.ErrNewerFormat, err)
+		return f, fmt.Errorf("embedded log: %w: %w", storage.ErrNewerFormat, err)
 	}
 	bak, bakErr := l.readCursors(l.cursorsName() + ".bak")
 	if errors.Is(err, fs.ErrNotExist) && errors.Is(bakErr, fs.ErrNotExist) {
-		return nil // a new directory, or nothing was ever polled
+		return f, nil // a new directory, or nothing was ever polled
 	}
 	if bakErr == nil {
 		l.useCursors(bak)
@@ -178,7 +185,7 @@ func (l *Log) loadCursors() error {
 	if l.opts.Observe.CursorsDamaged != nil {
 		l.opts.Observe.CursorsDamaged(bakErr == nil)
 	}
-	return nil
+	return bak, nil
 }
 
 func (l *Log) readCursors(name string) (cursorsFile, error) {
@@ -188,7 +195,7 @@ func (l *Log) readCursors(name string) (cursorsFile, error) {
 		return f, err
 	}
 	if err := json.Unmarshal(b, &f); err != nil {
-		return f, fmt.Errorf("%s: %w: %w", name, vfs.ErrDamaged, err)
+		return cursorsFile{}, fmt.Errorf("%s: %w: %w", name, vfs.ErrDamaged, err)
 	}
 	return f, nil
 }

@@ -11,7 +11,7 @@
 //	LOCK               held while the log is open
 //	FORMAT             version of all this
 //	topics             topics and the bounds of their partitions
-//	cursors, .bak      pull offsets
+//	cursors, .bak      pull offsets, and how far the log goes
 //	log/*.seg          the records
 //	log/*.idx          an index of each full segment, so that a start need not
 //	                   read it; made again when missing or damaged

@@ -15,10 +15,12 @@ func (l *Log) recover() error {
 	if err := l.loadTopics(); err != nil {
 		return err
 	}
-	var err error
-	l.seg, err = seglog.Open(seglog.Options{FS: l.opts.FS, Dir: l.logDir(), SegmentSize: l.opts.SegmentSize})
+	noted, err := l.loadCursors()
 	if err != nil {
-		return l.logError(err)
+		return err
+	}
+	if err := l.openSegments(noted); err != nil {
+		return err
 	}
 	l.removeStrayIndexes()
 	if err := l.loadRuns(); err != nil {
@@ -27,7 +29,28 @@ func (l *Log) recover() error {
 	if err := l.retain(); err != nil {
 		l.opts.Logger.Warn("embedded log: retention failed, tried again later", "err", err)
 	}
-	return l.loadCursors()
+	return nil
+}
+
+// openSegments opens the segment log, which is to reach as far as was noted.
+// What was noted of a log without syncs is no promise after a loss of power.
+func (l *Log) openSegments(noted cursorsFile) (err error) {
+	o := seglog.Options{FS: l.opts.FS, Dir: l.logDir(), SegmentSize: l.opts.SegmentSize, Reach: noted.LogEnd}
+	if noted.NoSync {
+		o.Reach = 0
+	}
+	l.seg, err = seglog.Open(o)
+	if errors.Is(err, seglog.ErrShort) {
+		return fmt.Errorf("%w; restore it from a backup, or remove %s and its backup to go on without what is missing", l.logError(err), l.cursorsName())
+	}
+	if err != nil {
+		return l.logError(err)
+	}
+	if _, end := l.seg.Bounds(); end < noted.LogEnd {
+		l.opts.Logger.Warn("embedded log: the end of the log is missing, it was written without syncs", "end", end, "had_reached", noted.LogEnd)
+		l.cursors.dirty.Store(true)
+	}
+	return nil
 }
 
 // logError gives errors of the segment log their meaning here.

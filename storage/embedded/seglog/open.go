@@ -11,7 +11,7 @@ import (
 )
 
 // Open opens the log in a directory or begins one, and finds its end: what a
-// crash tore off is left out. Errors: ErrCorrupt, what the disk says.
+// crash tore off is left out. Errors: ErrCorrupt, ErrShort, what the disk says.
 func Open(o Options) (*Log, error) {
 	if o.SegmentSize <= 0 {
 		o.SegmentSize = defaultSegmentSize
@@ -43,7 +43,14 @@ func (l *Log) load() error {
 	if len(l.segs) > 0 {
 		err = l.findEnd()
 	}
-	if err := errors.Join(err, l.removeBlank(blank)); err != nil {
+	if err == nil {
+		err = l.checkReach(blank)
+	}
+	if err != nil {
+		l.segs = append(l.segs, blank...) // they stay as they are, and are closed
+		return err
+	}
+	if err := l.removeBlank(blank); err != nil {
 		return err
 	}
 	if len(l.segs) == 0 {
@@ -112,6 +119,23 @@ func (l *Log) splitBlank() (blank []*segment, err error) {
 		return blank, fmt.Errorf("%s has no valid header and nothing precedes it: %w", l.opts.name(blank[0].seq), ErrCorrupt)
 	}
 	return blank, nil
+}
+
+// checkReach refuses a log that ends before the place it is known to have
+// reached: what is missing there was not torn off by a crash.
+func (l *Log) checkReach(blank []*segment) error {
+	end := l.end.Load()
+	if end >= l.opts.Reach {
+		return nil
+	}
+	where := l.opts.Dir
+	switch n := len(l.segs); {
+	case len(blank) > 0 && n == 0:
+		where = l.opts.name(blank[0].seq)
+	case n > 0:
+		where = l.opts.name(l.segs[n-1].seq)
+	}
+	return fmt.Errorf("%s: the log ends at position %d, it had reached %d: %w: %w", where, end, l.opts.Reach, ErrShort, ErrCorrupt)
 }
 
 // removeBlank removes files that nothing was durably written to, after making

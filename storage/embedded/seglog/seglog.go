@@ -40,6 +40,8 @@ import (
 var (
 	// ErrCorrupt: stored bytes are damaged, other than by a torn last Write.
 	ErrCorrupt = errors.New("segment log is damaged")
+	// ErrShort: the log ends before Options.Reach. It is ErrCorrupt too.
+	ErrShort = errors.New("the end of the log is missing")
 	// ErrNotFound: the position is outside what the log holds.
 	ErrNotFound = errors.New("position is not in the log")
 	// ErrClosed: the log is closed.
@@ -53,6 +55,9 @@ type Options struct {
 	// Dir holds the segment files and nothing else that ends in .seg. It must
 	// exist.
 	Dir string
+	// Reach is a position that the log is known to have reached, durably: Open
+	// refuses one that ends before. 0: nothing is known.
+	Reach int64
 	// SegmentSize is how large a segment may grow, in bytes, before the next
 	// one begins; a single larger Write still goes into one. The first
 	// segments of a small log are smaller. Default 64 MiB.

@@ -65,8 +65,9 @@ func (d *Dispatcher) ensureDeadLetters(ctx context.Context, topic string) error 
 	return nil
 }
 
-// letterID is the hash of what makes a dead letter one.
-func letterID(key offsetstore.Key, off int64, epoch uint64) string {
+// letterID is the hash of what makes a dead letter one. topicID is the identity
+// of the topic, where it has one: its successor has the same places again.
+func letterID(key offsetstore.Key, topicID string, off int64, epoch uint64) string {
 	h := sha256.New()
 	for _, s := range []string{key.Topic, key.Subscriber.String(), key.Partition} {
 		_ = binary.Write(h, binary.BigEndian, uint32(len(s))) // a hash takes everything
@@ -74,6 +75,7 @@ func letterID(key offsetstore.Key, off int64, epoch uint64) string {
 	}
 	_ = binary.Write(h, binary.BigEndian, off)
 	_ = binary.Write(h, binary.BigEndian, epoch)
+	h.Write([]byte(topicID))
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 

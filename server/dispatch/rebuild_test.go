@@ -18,7 +18,7 @@ func TestRebuildKeepsToItsEnd(t *testing.T) {
 	write := func(off int64) Letter {
 		t.Helper()
 		let := Letter{
-			ID: letterID(key, off, 0), Topic: key.Topic, Subscriber: key.Subscriber.String(), Partition: key.Partition,
+			ID: letterID(key, "", off, 0), Topic: key.Topic, Subscriber: key.Subscriber.String(), Partition: key.Partition,
 			Offset: off, Reason: "attempts", Attempts: 6,
 		}
 		if err := r.d.writeLetter(ctx, &let); err != nil {

@@ -136,3 +136,28 @@ func TestDeadLetterTooLarge(t *testing.T) {
 		}
 	})
 }
+
+// TestDeadLettersOfARecreatedTopic: a dead letter of a topic is no repeat of one
+// of its predecessor that had the same place, however shortly before.
+func TestDeadLettersOfARecreatedTopic(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		in := Start(t, Lasting(t))
+		for i, data := range []string{"old", "new"} {
+			Publish(t, in.Mesh(), "t", data)
+			s := OpenFrom(t, in.Mesh(), "c", "t", Earliest())
+			dead(s, s.Take(1)...)
+			untilLetters(t, in, "t", i+1)
+			if err := s.CloseSend(); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Second)
+			if _, err := in.Admin().DeleteTopic(context.Background(), &pb.DeleteTopicRequest{Topic: "t"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := OpenFrom(t, in.Mesh(), "reader", "t_DLQ", Earliest())
+		if got := Data(s.Take(2)); got[0] != "old" || got[1] != "new" {
+			t.Errorf("the dead letters are %q", got)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
@@ -98,6 +99,7 @@ func TestPop_StreamEndsBeforeAcks(t *testing.T) {
 		Publish(t, p.in.Mesh(), "t", Numbers(100)...)
 		p.br.FailAcks(storage.ErrUnavailable)
 		s.AckDurable(s.Take(100)...)
+		synctest.Wait() // they are counted after they are answered
 		pending := &p.in.Server.Metrics().Pop.PendingAcks
 		if n := pending.Load(); n != 100 {
 			t.Errorf("%d acks pending at the broker, want 100", n)

@@ -30,6 +30,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ackmesh/ackmesh/internal/wallclock"
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/embedded/seglog"
 	"github.com/ackmesh/ackmesh/storage/embedded/vfs"
@@ -60,6 +61,7 @@ type Log struct {
 	queue   queue
 	commits committer
 
+	steps   wallclock.Steps // of the clock; for who looks at retention
 	cursors cursorFile
 	polls   sync.Pool // of *poll
 	batches sync.Pool // of *storage.Batch, for Fingerprint

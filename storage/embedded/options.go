@@ -73,6 +73,9 @@ type Options struct {
 	// Now is the clock that records are stamped from; for tests. Default
 	// time.Now. A clock that runs back does no harm.
 	Now func() time.Time
+	// Elapsed is how long ago some moment was, by a clock that only runs; for
+	// tests. Default: time.Since, or by Now where that is given.
+	Elapsed func() time.Duration
 }
 
 // Observe is where figures go. Nil funcs are left out. They are called from
@@ -126,7 +129,11 @@ func (o Options) withDefaults() Options {
 		o.FS = vfs.NoSync(o.FS)
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = time.Now // with it comes the reading of the clock that only runs
+	}
+	if o.Elapsed == nil {
+		begun, now := o.Now(), o.Now
+		o.Elapsed = func() time.Duration { return now().Sub(begun) }
 	}
 	return o
 }

@@ -90,15 +90,17 @@ func (l *Log) retain() error {
 	return l.free()
 }
 
-// newMins finds the partitions whose minimum moves up.
+// newMins finds the partitions whose minimum moves up. A clock that is set ahead
+// makes no record older.
 func (l *Log) newMins() map[*partition]int64 {
 	cut := l.sizeCut()
 	now := l.opts.Now()
+	l.steps.Look(now, l.opts.Elapsed())
 	mins := map[*partition]int64{}
 	for _, t := range l.allTopics() {
 		oldest := int64(math.MinInt64)
 		if keep := l.keepFor(t); keep > 0 {
-			oldest = now.Add(-keep).UnixMilli()
+			oldest = now.Add(-keep).Add(-l.steps.Ahead(keep)).UnixMilli()
 		}
 		for _, p := range t.parts {
 			if m := p.minAt(cut, oldest); m > 0 {

@@ -269,3 +269,41 @@ func TestRemovedSegmentsMoveMinimum(t *testing.T) {
 	a.open(t)
 	a.wantBounds(t, "t", 3, 20)
 }
+
+// A clock that is set ahead, for a moment or for good, costs no record that is
+// not as old as it says.
+func TestRetentionWhenTheClockIsSetAhead(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, back := range []bool{false, true} {
+		var ran atomic.Int64
+		a := newAged(t, Options{Retention: 2 * day, Elapsed: func() time.Duration { return time.Duration(ran.Load()) }})
+		pass := func(d time.Duration) {
+			ran.Add(int64(d))
+			a.clock.Add(d.Milliseconds())
+			a.lookAtRetention()
+		}
+		if _, err := a.CreateTopic(t.Context(), "short", storage.TopicConfig{Retention: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		for _, topic := range []string{"short", "t"} {
+			mustAppend(t, a.Log, topic, kib(0))
+		}
+		pass(time.Minute)
+		a.clock.Add((365 * day).Milliseconds())
+		pass(time.Minute)
+		if back {
+			a.clock.Add((-365 * day).Milliseconds())
+			pass(time.Minute)
+		}
+		a.wantBounds(t, "short", 0, 1)
+		a.wantBounds(t, "t", 0, 1)
+		pass(2 * time.Hour)
+		a.wantBounds(t, "short", 1, 1)
+		a.wantBounds(t, "t", 0, 1)
+		pass(day)
+		a.wantBounds(t, "t", 0, 1)
+		mustAppend(t, a.Log, "t", kib(1))
+		pass(day)
+		a.wantBounds(t, "t", 1, 2)
+	}
+}

@@ -40,9 +40,10 @@ func (l *loop) commit(p *part, now time.Time) {
 	})
 }
 
-// unsaved tells whether the part has something to commit.
+// unsaved tells whether the part has something to commit: also that its subscriber
+// has left, or is back.
 func (p *part) unsaved() bool {
-	return p.m.Dirty() || !p.burials.idle() || p.l.pop.unsaved() || p.left && !p.lost
+	return p.m.Dirty() || !p.burials.idle() || p.l.pop.unsaved() || p.left && !p.lost || p.dated != 0 && len(p.atts) > 0
 }
 
 // absent is the value's Absent: since when no stream is attached.
@@ -65,6 +66,7 @@ func (l *loop) committed(p *part, err error, fates []error, now time.Time) {
 	l.digOn()
 	answers := p.m.EndCommit(now, err == nil)
 	if err == nil { // first the positions: a stream that ends goes with its last answer
+		p.dated = p.inCommit.Absent
 		l.tellPosition(p, answers)
 		l.lite.save()
 	}

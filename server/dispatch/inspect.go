@@ -69,6 +69,7 @@ func (d *Dispatcher) Subscribers(topic string) ([]SubscriberInfo, error) {
 		sub   offsetstore.Subscriber
 	}
 	found := map[id]*SubscriberInfo{}
+	undated := map[id]bool{} // a crash has left some of its values without a date
 	var bad error
 	err := d.store.ScanRecords(subscribersSpace, "", "", func(key string, value []byte) bool {
 		t, sub, err := splitRecordKey(key)
@@ -92,6 +93,7 @@ func (d *Dispatcher) Subscribers(topic string) ([]SubscriberInfo, error) {
 	err = d.store.Scan(topic, func(k offsetstore.Key, v offsetstore.Value) bool {
 		if info := found[id{k.Topic, k.Subscriber}]; info != nil {
 			info.Absent = max(info.Absent, v.Absent)
+			undated[id{k.Topic, k.Subscriber}] = v.Absent == 0 || undated[id{k.Topic, k.Subscriber}]
 		}
 		return true
 	})
@@ -99,8 +101,8 @@ func (d *Dispatcher) Subscribers(topic string) ([]SubscriberInfo, error) {
 		return nil, err
 	}
 	out := make([]SubscriberInfo, 0, len(found))
-	for _, info := range found {
-		if info.Streams = d.streamsOf(info.Topic, info.Subscriber); info.Streams > 0 {
+	for key, info := range found {
+		if info.Streams = d.streamsOf(info.Topic, info.Subscriber); info.Streams > 0 || undated[key] {
 			info.Absent = 0
 		}
 		out = append(out, *info)

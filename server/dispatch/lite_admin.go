@@ -81,7 +81,7 @@ func (d *Dispatcher) litesOf(parent string, sub offsetstore.Subscriber) (names [
 // expireLites removes what a subscriber has in lite topics that it left longer
 // ago than Expiry, while it reads others: they are many, and few live long.
 // Those that a crash has left without a date get one.
-func (d *Dispatcher) expireLites(ctx context.Context, info SubscriberInfo, now time.Time) error {
+func (d *Dispatcher) expireLites(ctx context.Context, info SubscriberInfo, now time.Time, ahead time.Duration) error {
 	if err := d.locks.lock(ctx, info.Topic, info.Subscriber); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (d *Dispatcher) expireLites(ctx context.Context, info SubscriberInfo, now t
 		case v.Absent == 0:
 			v.Absent = now.UnixMilli()
 			txn.Puts = append(txn.Puts, offsetstore.Put{Key: k, Value: v})
-		case now.Sub(time.UnixMilli(v.Absent)) > d.cfg.Expiry:
+		case now.Sub(time.UnixMilli(v.Absent))-ahead > d.cfg.Expiry:
 			txn.Deletes = append(txn.Deletes, k)
 		}
 		return true

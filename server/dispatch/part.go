@@ -33,7 +33,8 @@ type part struct {
 	burials    burials
 	told       position // what streams were told of last
 	lastAck    time.Time
-	absentAt   int64 // ms; the value's Absent
+	absentAt   int64 // ms; the value's Absent, as it is to be
+	dated      int64 // ms; the value's Absent, as it is stored
 	retryAt    time.Time
 	turn       partTurn
 	aboveSince time.Time // the position is above the log's maximum since then

@@ -256,6 +256,7 @@ func (l *loop) open(sub *subscriber) (*part, error) {
 	key := offsetstore.Key{Topic: l.t.name, Subscriber: sub.key, Partition: l.partition}
 	v, ok, err := l.d.store.Get(key)
 	var marker offsetstore.Marker
+	dated := v.Absent
 	if err == nil && ok {
 		marker, err = l.d.store.Marker(key)
 	}
@@ -269,7 +270,7 @@ func (l *loop) open(sub *subscriber) (*part, error) {
 		return nil, fmt.Errorf("position of subscriber %s in topic %q partition %q: %w", sub.key, l.t.name, l.partition, err)
 	}
 	p := &part{
-		l: l, sub: sub, key: key, marker: marker, marked: v.High, log: v.Log,
+		l: l, sub: sub, key: key, marker: marker, marked: v.High, log: v.Log, dated: dated,
 		m:    delivery.New(sub.settings.retry(l.d.cfg.Delivery), v, time.Now(), l.d.newRand()),
 		told: durablePosition(key, v), counts: l.d.counts.of(key.Topic, key.Subscriber),
 	}

@@ -167,6 +167,7 @@ func (l *Log) findEnd() error {
 	s := l.segs[len(l.segs)-1]
 	r := newWindow(s.file, s.size)
 	off := int64(headerLen)
+	var last Entry
 	for {
 		e, err := r.entry(off, s.base+off-headerLen)
 		if err != nil && !errors.Is(err, errBroken) {
@@ -175,17 +176,34 @@ func (l *Log) findEnd() error {
 		if err != nil || off > headerLen && e.prev != l.prev {
 			break
 		}
-		l.prev = e.crc
+		l.prev, last = e.crc, e
 		off += int64(e.Size)
 	}
 	l.end.Store(s.base + off - headerLen)
 	if err := l.checkTorn(s, r, off); err != nil {
 		return err
 	}
-	// What the last process wrote and did not sync counts as written from now
-	// on, so it must not vanish when the machine loses power.
-	if err := s.file.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", l.opts.name(s.seq), err)
+	return l.settle(s, last.begin)
+}
+
+// settle sees to it that what the last process wrote and did not sync does not
+// vanish when the machine loses power: it counts as written from now on. If its
+// sync has failed, the system takes it for clean, and no sync writes it: so the
+// last Write, which began at a position, is written again, unless it is known
+// to be durable; and the header, where it may be of a Write that failed.
+func (l *Log) settle(s *segment, begin int64) (err error) {
+	end := l.end.Load()
+	if end > l.opts.Reach || end == s.base {
+		begin = max(begin, s.base)
+		b := make([]byte, end-begin)
+		if _, err = s.file.ReadAt(b, begin-s.base+headerLen); err == nil || len(b) == 0 {
+			err = l.writeTo(&segment{seq: s.seq, base: s.base, file: s.file, headed: begin > s.base}, begin, b)
+		}
+	} else {
+		err = s.file.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("sync the end of %s: %w", l.opts.name(s.seq), err)
 	}
 	return nil
 }

@@ -76,7 +76,8 @@ func (f *FS) SetCapacity(n int64) {
 }
 
 // SetHook makes every call ask h first, which may fail it. A write that h
-// fails puts its first half into the file, a sync that h fails syncs nothing.
+// fails puts its first half into the file; what a sync that h fails was to sync
+// is read back and never synced, unless it is written again.
 // h must not call the file system. nil: no hook.
 func (f *FS) SetHook(h func(Op) error) {
 	f.mu.Lock()

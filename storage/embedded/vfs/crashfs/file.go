@@ -89,6 +89,7 @@ func (o *file) Sync() error {
 	o.fs.mu.Lock()
 	defer o.fs.mu.Unlock()
 	if err := o.ask("sync", 0, 0); err != nil {
+		o.node.pending = nil // as on Linux: it is clean now, and no later sync writes it
 		return err
 	}
 	n := o.node

@@ -28,6 +28,7 @@ package seglog
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"sort"
 	"sync"
@@ -221,7 +222,7 @@ func (l *Log) DropBefore(pos int64) error {
 			return nil
 		}
 		// One by one, and synced: a hole in the row would read as damage.
-		if err := l.opts.FS.Remove(l.opts.name(s.seq)); err != nil {
+		if err := l.opts.FS.Remove(l.opts.name(s.seq)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("drop segment: %w", err)
 		}
 		l.forgetOldest()

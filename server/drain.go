@@ -16,6 +16,7 @@ type serviceState struct {
 	ready   bool  // the stores are open
 	drained bool  // an operator has asked for it
 	disk    error // why writes are refused
+	store   error // why the offset store takes no writes, if not for that
 }
 
 // change changes the state and tells health.
@@ -25,7 +26,7 @@ func (s *Server) change(fn func(*serviceState)) {
 	fn(&s.state)
 	s.ready.Store(s.state.ready)
 	st := healthpb.HealthCheckResponse_NOT_SERVING
-	if s.state.ready && !s.state.drained && s.state.disk == nil {
+	if s.state.ready && !s.state.drained && s.state.disk == nil && s.state.store == nil {
 		st = healthpb.HealthCheckResponse_SERVING
 	}
 	s.setHealth(st)

@@ -162,6 +162,11 @@ func (s *Server) serveUntil(ctx context.Context, failed <-chan error) error {
 	a := s.Addresses()
 	s.log.Info("serving", "grpc", a.GRPC, "http", a.HTTP, "admin", a.Admin, "storage", s.core.backend.Name(), "instance", s.core.id)
 	close(s.up)
+	watched, end := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watchStore(watched) })
+	defer watch.Wait()
+	defer end()
 	select {
 	case <-ctx.Done():
 		return nil

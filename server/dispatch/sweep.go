@@ -29,10 +29,8 @@ func (d *Dispatcher) sweep() {
 	every := max(d.cfg.StallTimeout/stallLooks, 10*time.Millisecond)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	expiry := min(expiryEvery, max(d.cfg.Expiry/10, time.Second))
 	begun := time.Now()
-	next := begun.Add(expiry)
-	var steps wallclock.Steps
+	expiry := newExpiry(d.cfg.Expiry, begun)
 	for {
 		select {
 		case <-d.stopCtx.Done():
@@ -40,7 +38,6 @@ func (d *Dispatcher) sweep() {
 		case <-tick.C:
 		}
 		now := time.Now()
-		steps.Look(now, now.Sub(begun))
 		for _, s := range d.allStreams() {
 			if s.stalled(now, d.cfg.StallTimeout) {
 				d.Metrics.Stalled.Add(1)
@@ -48,13 +45,41 @@ func (d *Dispatcher) sweep() {
 				s.evict(fmt.Sprintf("deliveries were neither read nor answered for %v", d.cfg.StallTimeout))
 			}
 		}
-		if !now.Before(next) {
-			next = now.Add(expiry)
-			if err := d.expire(d.stopCtx, now, steps.Ahead(d.cfg.Expiry)); err != nil && !errors.Is(err, context.Canceled) {
+		if due, ahead := expiry.look(now, now.Sub(begun)); due {
+			if err := d.expire(d.stopCtx, now, ahead); err != nil && !errors.Is(err, context.Canceled) {
 				d.warn("absent subscribers could not be removed", "error", err)
 			}
 		}
 	}
+}
+
+// expiry tells when to look for subscribers that have been absent too long: every
+// so often, and as soon as the clock was set ahead, since an instance that ends
+// does not hand on by how much.
+type expiry struct {
+	limit, every, next time.Duration
+	steps              wallclock.Steps
+	ahead              time.Duration
+}
+
+func newExpiry(limit time.Duration, now time.Time) *expiry {
+	x := &expiry{limit: limit, every: min(expiryEvery, max(limit/10, time.Second))}
+	x.next = x.every
+	x.steps.Look(now, 0)
+	return x
+}
+
+// look notes what both clocks say now and tells whether to look, and by how much
+// the clock was set ahead.
+func (x *expiry) look(now time.Time, since time.Duration) (due bool, ahead time.Duration) {
+	x.steps.Look(now, since)
+	was := x.ahead
+	x.ahead = x.steps.Ahead(x.limit)
+	if since < x.next && x.ahead <= was {
+		return false, x.ahead
+	}
+	x.next = since + x.every
+	return true, x.ahead
 }
 
 // stalled tells whether the client has neither read nor answered for too long.

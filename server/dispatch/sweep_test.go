@@ -45,3 +45,28 @@ func TestExpiryWhenTheClockIsSetAhead(t *testing.T) {
 		}
 	}
 }
+
+// TestExpiryLooks: absent subscribers are looked for every so often, and at once
+// when the clock was set ahead.
+func TestExpiryLooks(t *testing.T) {
+	const day = 24 * time.Hour
+	begun := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	x := newExpiry(14*day, begun)
+	for _, c := range []struct {
+		since, set time.Duration
+		due        bool
+		ahead      time.Duration
+	}{
+		{59 * time.Minute, 0, false, 0},
+		{time.Hour, 0, true, 0},
+		{61 * time.Minute, 20_000 * day, true, 20_000 * day},
+		{62 * time.Minute, 20_000 * day, false, 20_000 * day},
+		{2*time.Hour + time.Minute, 20_000 * day, true, 20_000 * day},
+		{15 * day, 20_000 * day, true, 0},
+	} {
+		due, ahead := x.look(begun.Add(c.since).Add(c.set), c.since)
+		if due != c.due || ahead != c.ahead {
+			t.Errorf("after %v: %v, %v, want %v, %v", c.since, due, ahead, c.due, c.ahead)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/ackmesh/ackmesh/frame"
@@ -86,8 +87,9 @@ func survey(rec *storage.Record) (expires int64, to string) {
 	for name, value := range v.Attributes() {
 		switch string(name) {
 		case frame.AttrTTL:
-			if ms, ok := frame.ParseTTL(value); ok {
-				expires = max(rec.Time+ms, 1)
+			// Who knows no time of append has no end of a life either.
+			if ms, ok := frame.ParseTTL(value); ok && rec.Time > 0 {
+				expires = rec.Time + min(ms, math.MaxInt64-rec.Time)
 			}
 		case frame.AttrToSubscriber:
 			to = string(value)

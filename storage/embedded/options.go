@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/ackmesh/ackmesh/storage"
@@ -150,11 +151,15 @@ func (o Options) validate() error {
 	return nil
 }
 
-// sizes fills in what depends on the file system: MaxBytes and SegmentSize.
+// sizes fills in what depends on the file system: MaxBytes and SegmentSize. One
+// that does not tell its size bounds nothing.
 func (o Options) sizes(dir string) (Options, error) {
 	total, _, err := o.FS.Space(dir)
 	if err != nil {
 		return o, err
+	}
+	if total <= 0 {
+		total = math.MaxInt64
 	}
 	o.MaxBytes = cmp.Or(o.MaxBytes, total/2)
 	if o.SegmentSize == 0 {

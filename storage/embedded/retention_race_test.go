@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -74,5 +75,24 @@ func TestRetentionLeavesWhatIsBeingWritten(t *testing.T) {
 	l.lookAtRetention()
 	if n := len(l.seg.Segments()); n != 3 {
 		t.Errorf("%d segments are left, want 3", n)
+	}
+}
+
+// noSize is a file system that does not tell how large it is, as some in user
+// space do not.
+type noSize struct{ vfs.FS }
+
+func (noSize) Space(string) (total, free int64, err error) { return 0, 0, nil }
+
+// Of a file system without a size nothing follows for how large a log may grow.
+func TestRetentionWithoutASize(t *testing.T) {
+	o := Options{FS: noSize{crashfs.New()}, Partitions: 1, RetentionInterval: -1}
+	l := mustOpen(t, "/d", o)
+	for i := range 8 {
+		mustAppend(t, l, "t", []storage.Event{{Frame: bytes.Repeat([]byte{byte(i)}, 1<<20)}})
+	}
+	l.lookAtRetention()
+	if low, high, err := l.Bounds(t.Context(), "t", "0"); err != nil || low != 0 || high != 8 {
+		t.Errorf("bounds %d..%d, %v", low, high, err)
 	}
 }

@@ -145,7 +145,8 @@ func (l *loop) bury(p *part, now time.Time) {
 			continue
 		}
 		let := Letter{
-			ID: letterID(p.key, p.log.TopicID, dead.Offset, p.m.Epoch()), Topic: p.key.Topic, Subscriber: p.key.Subscriber.String(),
+			ID:    letterID(p.key, p.log.TopicID, dead.Offset, p.m.Epoch()),
+			Topic: p.key.Topic, TopicID: p.log.TopicID, Subscriber: p.key.Subscriber.String(),
 			Partition: p.key.Partition, Offset: dead.Offset, Epoch: p.m.Epoch(),
 			Reason: dead.Reason, Detail: dead.Detail, Attempts: dead.Attempts, Time: now.UnixMilli(),
 		}

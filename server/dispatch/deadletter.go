@@ -23,8 +23,10 @@ const ledgerSpace = "deadletters"
 
 // Letter is a dead letter as the ledger has it.
 type Letter struct {
-	ID         string `json:"id"`
-	Topic      string `json:"topic"`
+	ID    string `json:"id"`
+	Topic string `json:"topic"`
+	// TopicID is the topic's identity, where the log has them.
+	TopicID    string `json:"topicId,omitempty"`
 	Subscriber string `json:"subscriber"`
 	Partition  string `json:"partition"`
 	Offset     int64  `json:"offset"`
@@ -65,17 +67,16 @@ func (d *Dispatcher) ensureDeadLetters(ctx context.Context, topic string) error 
 	return nil
 }
 
-// letterID is the hash of what makes a dead letter one. topicID is the identity
-// of the topic, where it has one: its successor has the same places again.
+// letterID is the hash of what makes a dead letter one. topicID is the topic's
+// identity: in one that was made anew offsets and epochs begin again.
 func letterID(key offsetstore.Key, topicID string, off int64, epoch uint64) string {
 	h := sha256.New()
-	for _, s := range []string{key.Topic, key.Subscriber.String(), key.Partition} {
+	for _, s := range []string{key.Topic, topicID, key.Subscriber.String(), key.Partition} {
 		_ = binary.Write(h, binary.BigEndian, uint32(len(s))) // a hash takes everything
 		h.Write([]byte(s))
 	}
 	_ = binary.Write(h, binary.BigEndian, off)
 	_ = binary.Write(h, binary.BigEndian, epoch)
-	h.Write([]byte(topicID))
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
@@ -98,7 +99,7 @@ func (d *Dispatcher) writeLetter(ctx context.Context, let *Letter) error {
 	if strings.HasSuffix(let.Topic, DeadLetterSuffix) {
 		return nil // dead letters have no dead letters: it stays where it is
 	}
-	rec, err := d.readOne(ctx, let.Topic, let.Partition, let.Offset)
+	rec, err := d.readOne(ctx, let.Topic, let.TopicID, let.Partition, let.Offset)
 	if err != nil {
 		return err
 	}
@@ -135,14 +136,15 @@ func (d *Dispatcher) publishLetter(ctx context.Context, rec *storage.Record, let
 	return nil
 }
 
-// readOne reads the record at an offset; nil: there is none.
-func (d *Dispatcher) readOne(ctx context.Context, topic, partition string, off int64) (*storage.Record, error) {
+// readOne reads the record at an offset; nil: there is none, or not in the topic
+// of that identity. No identity is any.
+func (d *Dispatcher) readOne(ctx context.Context, topic, topicID, partition string, off int64) (*storage.Record, error) {
 	lite, err := d.holdsLites(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
 	var b storage.Batch
-	req := storage.PollRequest{Topic: topic, Partition: partition, Start: off, MaxRecords: 1}
+	req := storage.PollRequest{Topic: topic, TopicID: topicID, Partition: partition, Start: off, MaxRecords: 1}
 	if lite {
 		err = d.lites.PollLite(ctx, req, &b)
 	} else {
@@ -150,7 +152,7 @@ func (d *Dispatcher) readOne(ctx context.Context, topic, partition string, off i
 	}
 	var rng *storage.RangeError
 	switch {
-	case errors.As(err, &rng):
+	case errors.As(err, &rng), topicID != "" && errors.Is(err, storage.ErrTopicChanged):
 		return nil, nil
 	case err != nil:
 		return nil, err

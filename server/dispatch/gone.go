@@ -62,14 +62,9 @@ func (d *Dispatcher) goneRecord(ctx context.Context, topic storage.Topic, partit
 	return offsetstore.Record{Space: goneSpace, Key: goneKey(topic.Name, partition), Value: raw}, err
 }
 
-// forgetLetters takes letters off the ledger for good.
+// forgetLetters takes letters off the ledger for good. The ledger is locked: what
+// is gone is read and written back.
 func (d *Dispatcher) forgetLetters(ctx context.Context, list []Letter) error {
-	select { // what is gone is read and written back
-	case d.forgetting <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-d.forgetting }()
 	txn := &offsetstore.Txn{}
 	places := map[string]map[string][]int64{} // by topic of letters and partition
 	for i := range list {

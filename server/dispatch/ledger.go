@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ackmesh/ackmesh/frame"
 	"github.com/ackmesh/ackmesh/offsetstore"
-	"github.com/ackmesh/ackmesh/storage"
 )
 
 // LetterQuery selects dead letters.
@@ -42,105 +40,6 @@ func (d *Dispatcher) Letters(q LetterQuery) (list []Letter, next string, err err
 		return true
 	})
 	return list, next, errors.Join(err, bad)
-}
-
-// LetterFrame reads the event of a dead letter, as it is in the topic of dead
-// letters, else where it was; nil: the log holds neither any more.
-func (d *Dispatcher) LetterFrame(ctx context.Context, let Letter) (frame.View, error) {
-	places := []struct {
-		topic, partition string
-		offset           int64
-	}{{let.LetterTopic, let.LetterPartition, let.LetterOffset}, {let.Topic, let.Partition, let.Offset}}
-	for _, at := range places {
-		if at.topic == "" || at.partition == "" {
-			continue
-		}
-		rec, err := d.readOne(ctx, at.topic, at.partition, at.offset)
-		if err != nil && !errors.Is(err, storage.ErrTopicNotFound) && !errors.Is(err, storage.ErrPartitionNotFound) {
-			return nil, err
-		}
-		if rec != nil {
-			return frame.View(rec.Frame), nil
-		}
-	}
-	return nil, nil
-}
-
-// Replay publishes dead letters to their topic again, each for the subscriber
-// that failed, with a fresh budget, and takes them off the ledger. It returns
-// how many it published.
-func (d *Dispatcher) Replay(ctx context.Context, q LetterQuery) (int64, error) {
-	list, _, err := d.Letters(q)
-	if err != nil {
-		return 0, err
-	}
-	var n int64
-	for _, let := range list {
-		if err := d.replayOne(ctx, let); err != nil {
-			return n, fmt.Errorf("replay of dead letter %s (%d before it were replayed): %w", let.ID, n, err)
-		}
-		n++
-	}
-	return n, nil
-}
-
-func (d *Dispatcher) replayOne(ctx context.Context, let Letter) error {
-	v, err := d.LetterFrame(ctx, let)
-	if err != nil {
-		return err
-	}
-	if v == nil {
-		return fmt.Errorf("the log holds its event no more: purge it: %w", storage.ErrTopicNotFound)
-	}
-	f := v.Frame()
-	for i := len(f.Attributes) - 1; i >= 0; i-- {
-		if name := f.Attributes[i].Name; frame.Reserved(name) || name == frame.AttrTTL {
-			f.Delete(name)
-		}
-	}
-	f.Set(frame.AttrToSubscriber, let.Subscriber)
-	raw, err := frame.Append(nil, &f)
-	if err != nil {
-		return err
-	}
-	key, _ := f.Get(frame.AttrPartitionKey)
-	res, err := d.appendAgain(ctx, let, storage.Event{Frame: raw, Key: key, DedupKey: "replay:" + let.key()})
-	if err == nil {
-		err = res[0].Err
-	}
-	if err != nil {
-		return err
-	}
-	return d.forgetLetters(ctx, []Letter{let})
-}
-
-// appendAgain appends an event where its dead letter is from.
-func (d *Dispatcher) appendAgain(ctx context.Context, let Letter, e storage.Event) ([]storage.Appended, error) {
-	lite, err := d.holdsLites(ctx, let.Topic)
-	switch {
-	case err != nil:
-		return nil, err
-	case lite:
-		return storage.AppendLiteWait(ctx, d.lites, let.Topic, let.Partition, []storage.Event{e})
-	}
-	return storage.AppendWait(ctx, d.backend, let.Topic, []storage.Event{e})
-}
-
-// Purge takes dead letters off the ledger and returns how many.
-func (d *Dispatcher) Purge(ctx context.Context, q LetterQuery) (int64, error) {
-	list, _, err := d.Letters(q)
-	if err != nil {
-		return 0, err
-	}
-	const group = 1000
-	var n int64
-	for part := range slices.Chunk(list, group) {
-		if err := d.forgetLetters(ctx, part); err != nil {
-			return n, err
-		}
-		n += int64(len(part))
-	}
-	return n, nil
 }
 
 // ErrBusy: the subscriber has live streams.

@@ -24,8 +24,8 @@ func (f *feed) bury(p *part, now time.Time) {
 		rec := q.rec
 		rec.Frame = letterFrame(q)
 		let := Letter{
-			ID:    letterID(offsetstore.Key{Topic: p.key.Topic, Subscriber: p.key.Subscriber, Partition: q.id}, "", -1, p.m.Epoch()),
-			Topic: p.key.Topic, Subscriber: p.key.Subscriber.String(), Partition: rec.Partition, Offset: rec.Offset, Epoch: p.m.Epoch(),
+			ID:    letterID(offsetstore.Key{Topic: p.key.Topic, Subscriber: p.key.Subscriber, Partition: q.id}, p.log.TopicID, -1, p.m.Epoch()),
+			Topic: p.key.Topic, TopicID: p.log.TopicID, Subscriber: p.key.Subscriber.String(), Partition: rec.Partition, Offset: rec.Offset, Epoch: p.m.Epoch(),
 			Reason: dead.Reason, Detail: dead.Detail, Attempts: dead.Attempts, Time: now.UnixMilli(),
 		}
 		f.l.dig(grave{p, dead, let, func(ctx context.Context, let *Letter) error {

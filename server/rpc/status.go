@@ -50,6 +50,7 @@ var codeOf = []struct {
 	{errTooMany, codes.ResourceExhausted},
 	{ratelimit.ErrTooMany, codes.ResourceExhausted},
 	{dispatch.ErrBusy, codes.FailedPrecondition},
+	{dispatch.ErrNoReplay, codes.FailedPrecondition},
 	{dispatch.ErrKindFixed, codes.FailedPrecondition},
 	{dispatch.ErrSubscriptionExists, codes.AlreadyExists},
 	{dispatch.ErrNoSubscription, codes.NotFound},

@@ -124,11 +124,9 @@ func TestLedgerRebuilt(t *testing.T) {
 			t.Fatalf("again: found %d, added %d", found, added)
 		}
 		a = OpenFrom(t, in.Mesh(), "a", "t", &pb.Start{Place: &pb.Start_At_{At: pb.Start_AT_LATEST}})
-		one := want[slices.IndexFunc(want, func(l *pb.DeadLetter) bool { return l.GetSubscriber() == "client/a" })]
-		if _, err := in.Admin().ReplayDeadLetters(context.Background(), &pb.ReplayDeadLettersRequest{Topic: "t", Subscriber: "client/a", Ids: []string{one.GetId()}}); err != nil {
-			t.Fatal(err)
-		}
-		if got := a.Take(1); got[0].Data() != string(one.GetFrame().GetData()) {
+		its := want[slices.IndexFunc(want, func(l *pb.DeadLetter) bool { return l.GetSubscriber() == "client/a" })]
+		replay(t, in, its.GetId())
+		if got := a.Take(1); got[0].Data() != string(its.GetFrame().GetData()) {
 			t.Errorf("replayed as %s", Show(got))
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -183,7 +184,10 @@ func (x *access) dialOptions(addr string) ([]grpc.DialOption, error) {
 	if cfg != nil {
 		creds = credentials.NewTLS(cfg)
 	}
-	opts := []grpc.DialOption{grpc.WithTransportCredentials(creds), grpc.WithUnaryInterceptor(waitForTurn)}
+	opts := []grpc.DialOption{
+		grpc.WithTransportCredentials(creds), grpc.WithUnaryInterceptor(waitForTurn),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)), // a listing is as long as it is
+	}
 	token, err := x.shown(addr)
 	if err != nil {
 		return nil, err

@@ -71,34 +71,37 @@ func findLetter(ctx context.Context, admin ackmeshv1.AdminClient, topic, subscri
 		if i < 0 {
 			return true, nil
 		}
-		found, err = withEvent(ctx, admin, req, page[i], i)
+		found, err = withEvent(ctx, admin, req, page[i])
 		return false, err
 	})
 	return found, err
 }
 
-// withEvent returns a letter, the i-th of a page, with its event: a page has room
-// for some events only, one of a single letter for that of the letter.
-func withEvent(ctx context.Context, admin ackmeshv1.AdminClient, req *ackmeshv1.ListDeadLettersRequest, letter *ackmeshv1.DeadLetter, i int) (*ackmeshv1.DeadLetter, error) {
-	if letter.GetFrame() != nil || i == 0 {
-		return letter, nil
-	}
-	req.PageSize = int32(i)
-	before, err := admin.ListDeadLetters(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	req.PageToken, req.PageSize = before.GetNextPageToken(), 1
-	alone, err := admin.ListDeadLetters(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	for _, again := range alone.GetDeadLetters() {
-		if again.GetId() == letter.GetId() {
-			return again, nil
+// withEvent returns a letter of the page that req brought with its event: a page
+// has room for some events only, one of a single letter for that of the letter,
+// whatever its size. Where the letter is in the page is found by halves, since a
+// page may hold letters that are not shown.
+func withEvent(ctx context.Context, admin ackmeshv1.AdminClient, req *ackmeshv1.ListDeadLettersRequest, letter *ackmeshv1.DeadLetter) (*ackmeshv1.DeadLetter, error) {
+	size := req.GetPageSize()
+	for letter.GetFrame() == nil {
+		req.PageSize = (size + 1) / 2
+		page, err := admin.ListDeadLetters(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(page.GetDeadLetters(), func(l *ackmeshv1.DeadLetter) bool { return l.GetId() == letter.GetId() })
+		switch {
+		case i >= 0 && req.GetPageSize() == 1:
+			return page.GetDeadLetters()[i], nil
+		case i >= 0:
+			letter, size = page.GetDeadLetters()[i], req.GetPageSize()
+		case size == 1 || page.GetNextPageToken() == "":
+			return letter, nil // the list has changed meanwhile
+		default:
+			req.PageToken, size = page.GetNextPageToken(), size-req.GetPageSize()
 		}
 	}
-	return letter, nil // the list has changed meanwhile
+	return letter, nil
 }
 
 func (a *app) dlqList(t *target) *cobra.Command {

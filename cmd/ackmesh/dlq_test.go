@@ -7,10 +7,12 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/ackmesh/ackmesh/frame"
 	ackmeshv1 "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 )
 
-// lettersServer has dead letters; a page has room for the event of the first only.
+// lettersServer has dead letters, every third of which is not shown. Only a page of
+// one has room for an event; the first is as large as events get.
 type lettersServer struct {
 	fakeServer
 	ids []string
@@ -20,13 +22,19 @@ func (s *lettersServer) ListDeadLetters(_ context.Context, req *ackmeshv1.ListDe
 	from, _ := strconv.Atoi(req.GetPageToken()) // none: from the first
 	page := &ackmeshv1.ListDeadLettersResponse{}
 	for i := from; i < len(s.ids) && i < from+int(req.GetPageSize()); i++ {
+		if i%3 == 2 {
+			continue
+		}
 		letter := &ackmeshv1.DeadLetter{Id: s.ids[i], Topic: req.GetTopic()}
-		if i == from {
+		if req.GetPageSize() == 1 {
 			letter.Frame = &ackmeshv1.EventMeshFrame{Attributes: map[string]string{"subject": "event of " + s.ids[i]}}
+			if i == 0 {
+				letter.Frame.Data = make([]byte, frame.MaxDataSize)
+			}
 		}
 		page.DeadLetters = append(page.DeadLetters, letter)
 	}
-	if next := from + len(page.DeadLetters); next < len(s.ids) {
+	if next := from + int(req.GetPageSize()); next < len(s.ids) {
 		page.NextPageToken = fmt.Sprint(next)
 	}
 	return page, nil
@@ -63,11 +71,11 @@ func TestDeadLetterCommands(t *testing.T) {
 	dlq := func(args ...string) output {
 		return call(t, nil, append(append([]string{"dlq"}, args...), "--topic", "orders", "--admin", addr)...)
 	}
-	for _, id := range []string{"id0", "id1", "id499", "id500", "id599"} {
+	for _, id := range []string{"id0", "id1", "id498", "id499", "id501", "id598"} {
 		dlq("show", id).want(t, exitOK, `"event of `+id+`"`)
 	}
 	dlq("show", "none").want(t, exitFailed, `topic "orders" has no dead letter "none"`)
-	dlq("list", "--limit", "501").want(t, exitOK, "id500")
+	dlq("list", "--limit", "334").want(t, exitOK, "id499")
 	dlq("list", "--limit", "-1").want(t, exitUsage, "--limit")
 	dlq("replay", "id1", "id2", "id1").want(t, exitOK, "2 dead letters were published again")
 	dlq("purge", "id1").want(t, exitOK, "1 dead letters were purged")

@@ -83,8 +83,8 @@ func (s *Service) EvictClient(_ context.Context, req *pb.EvictClientRequest) (*p
 const (
 	defaultPage = 100
 	maxPage     = 1000
-	// maxPageFrames bounds the events in one page, so that it fits the 4 MiB
-	// that clients take by default; letters beyond come without.
+	// maxPageFrames bounds the events in one page of several, so that it fits the
+	// 4 MiB that clients take by default; letters beyond come without.
 	maxPageFrames = 2 << 20
 )
 
@@ -105,7 +105,6 @@ func (s *Service) ListDeadLetters(ctx context.Context, req *pb.ListDeadLettersRe
 		return nil, fail(err)
 	}
 	out := &pb.ListDeadLettersResponse{NextPageToken: next}
-	frames := 0
 	for _, let := range list {
 		m := &pb.DeadLetter{
 			Id: let.ID, Topic: let.Topic, Subscriber: let.Subscriber, Partition: let.Partition, Offset: let.Offset,
@@ -114,13 +113,33 @@ func (s *Service) ListDeadLetters(ctx context.Context, req *pb.ListDeadLettersRe
 		if let.Detail != "" {
 			m.Reason += ": " + let.Detail
 		}
-		if v, err := s.d.LetterFrame(ctx, let); err == nil && v != nil && frames+len(v) <= maxPageFrames {
-			m.Frame = rpc.FrameMessage(v)
-			frames += len(v)
-		}
 		out.DeadLetters = append(out.DeadLetters, m)
 	}
+	if err := s.addEvents(ctx, list, out.GetDeadLetters(), size); err != nil {
+		return nil, fail(err)
+	}
 	return out, nil
+}
+
+// addEvents gives the letters of a page their events. A page of one has its event
+// or says why not; in larger ones those that cannot be read, and those beyond the
+// first that there is no room for, come without.
+func (s *Service) addEvents(ctx context.Context, list []dispatch.Letter, page []*pb.DeadLetter, size int) error {
+	room := maxPageFrames
+	for i, let := range list {
+		v, err := s.d.LetterFrame(ctx, let)
+		switch {
+		case err != nil && size == 1:
+			return err
+		case err != nil || v == nil:
+			continue
+		case len(v) > room && size > 1:
+			return nil
+		}
+		page[i].Frame = rpc.FrameMessage(v)
+		room -= len(v)
+	}
+	return nil
 }
 
 // ReplayDeadLetters publishes dead letters again.

@@ -9,10 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ackmesh/ackmesh/frame"
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/server"
 	. "github.com/ackmesh/ackmesh/server/servertest"
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/memory"
@@ -217,4 +220,32 @@ func TestReplayAfterTheCallerLeft(t *testing.T) {
 		s.AckDurable(s.Take(1)...)
 		s.Quiet(time.Minute)
 	})
+}
+
+// TestLetterOfAnySize: a page of one letter has its event however large; in one of
+// several what there is no room for comes without.
+func TestLetterOfAnySize(t *testing.T) {
+	in := Start(t, Options{Pipe: 32 << 20, Config: func(c *server.Config) { c.Limits.PublishBytes = 16 * server.MiB }})
+	mesh := pb.NewEventMeshClient(in.Dial(grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16 << 20))))
+	op := open("c", Sub("t", broadcast))
+	op.MaxMessageBytes = 16 << 20
+	s := Open(t, mesh, op)
+	large := strings.Repeat("x", frame.MaxDataSize)
+	dies(t, in, s, "small")
+	untilLetters(t, in, "t", 1)
+	dies(t, in, s, large)
+	list := untilLetters(t, in, "t", 2)
+	wantEvents(t, list, "small", "")
+	admin := pb.NewAdminClient(in.DialAdmin(grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16 << 20))))
+	req := &pb.ListDeadLettersRequest{Topic: "t", PageSize: 1}
+	for _, want := range []string{"small", large} {
+		res, err := admin.ListDeadLetters(context.Background(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := res.GetDeadLetters(); len(l) != 1 || string(l[0].GetFrame().GetData()) != want {
+			t.Errorf("a page of one has %d letters, the event with %d bytes, want %d", len(l), len(l[0].GetFrame().GetData()), len(want))
+		}
+		req.PageToken = res.GetNextPageToken()
+	}
 }

@@ -1691,7 +1691,7 @@ type DeadLetter struct {
 	// When it was given up.
 	Time *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=time,proto3" json:"time,omitempty"`
 	// The event, where the log still holds it. A page carries at most 2 MiB of
-	// events: the letters beyond come without, ask for a smaller page.
+	// events, or that of its only letter: letters beyond come without.
 	Frame         *EventMeshFrame `protobuf:"bytes,9,opt,name=frame,proto3" json:"frame,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

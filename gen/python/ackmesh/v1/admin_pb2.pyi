@@ -858,7 +858,7 @@ class DeadLetter(_message.Message):
     @_builtins.property
     def frame(self) -> _frame_pb2.EventMeshFrame:
         """The event, where the log still holds it. A page carries at most 2 MiB of
-        events: the letters beyond come without, ask for a smaller page.
+        events, or that of its only letter: letters beyond come without.
         """
 
     def __init__(

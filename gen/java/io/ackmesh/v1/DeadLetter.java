@@ -366,7 +366,7 @@ private static final long serialVersionUID = 0L;
   /**
    * <pre>
    * The event, where the log still holds it. A page carries at most 2 MiB of
-   * events: the letters beyond come without, ask for a smaller page.
+   * events, or that of its only letter: letters beyond come without.
    * </pre>
    *
    * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -379,7 +379,7 @@ private static final long serialVersionUID = 0L;
   /**
    * <pre>
    * The event, where the log still holds it. A page carries at most 2 MiB of
-   * events: the letters beyond come without, ask for a smaller page.
+   * events, or that of its only letter: letters beyond come without.
    * </pre>
    *
    * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -392,7 +392,7 @@ private static final long serialVersionUID = 0L;
   /**
    * <pre>
    * The event, where the log still holds it. A page carries at most 2 MiB of
-   * events: the letters beyond come without, ask for a smaller page.
+   * events, or that of its only letter: letters beyond come without.
    * </pre>
    *
    * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1637,7 +1637,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The event, where the log still holds it. A page carries at most 2 MiB of
-     * events: the letters beyond come without, ask for a smaller page.
+     * events, or that of its only letter: letters beyond come without.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1649,7 +1649,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The event, where the log still holds it. A page carries at most 2 MiB of
-     * events: the letters beyond come without, ask for a smaller page.
+     * events, or that of its only letter: letters beyond come without.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1665,7 +1665,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The event, where the log still holds it. A page carries at most 2 MiB of
-     * events: the letters beyond come without, ask for a smaller page.
+     * events, or that of its only letter: letters beyond come without.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1684,7 +1684,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The event, where the log still holds it. A page carries at most 2 MiB of
-     * events: the letters beyond come without, ask for a smaller page.
+     * events, or that of its only letter: letters beyond come without.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1703,7 +1703,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The event, where the log still holds it. A page carries at most 2 MiB of
-     * events: the letters beyond come without, ask for a smaller page.
+     * events, or that of its only letter: letters beyond come without.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1729,7 +1729,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The event, where the log still holds it. A page carries at most 2 MiB of
-     * events: the letters beyond come without, ask for a smaller page.
+     * events, or that of its only letter: letters beyond come without.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1747,7 +1747,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The event, where the log still holds it. A page carries at most 2 MiB of
-     * events: the letters beyond come without, ask for a smaller page.
+     * events, or that of its only letter: letters beyond come without.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1760,7 +1760,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The event, where the log still holds it. A page carries at most 2 MiB of
-     * events: the letters beyond come without, ask for a smaller page.
+     * events, or that of its only letter: letters beyond come without.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -1776,7 +1776,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The event, where the log still holds it. A page carries at most 2 MiB of
-     * events: the letters beyond come without, ask for a smaller page.
+     * events, or that of its only letter: letters beyond come without.
      * </pre>
      *
      * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>

@@ -160,7 +160,7 @@ public interface DeadLetterOrBuilder extends
   /**
    * <pre>
    * The event, where the log still holds it. A page carries at most 2 MiB of
-   * events: the letters beyond come without, ask for a smaller page.
+   * events, or that of its only letter: letters beyond come without.
    * </pre>
    *
    * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -170,7 +170,7 @@ public interface DeadLetterOrBuilder extends
   /**
    * <pre>
    * The event, where the log still holds it. A page carries at most 2 MiB of
-   * events: the letters beyond come without, ask for a smaller page.
+   * events, or that of its only letter: letters beyond come without.
    * </pre>
    *
    * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>
@@ -180,7 +180,7 @@ public interface DeadLetterOrBuilder extends
   /**
    * <pre>
    * The event, where the log still holds it. A page carries at most 2 MiB of
-   * events: the letters beyond come without, ask for a smaller page.
+   * events, or that of its only letter: letters beyond come without.
    * </pre>
    *
    * <code>.ackmesh.v1.EventMeshFrame frame = 9 [json_name = "frame"];</code>

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +20,7 @@ type clientFlags struct {
 func (a *app) clientFlags(cmd *cobra.Command, f *clientFlags) {
 	a.serverFlags(cmd, &f.target)
 	cmd.Flags().BoolVar(&f.direct, "direct", false, "stay at --server; do not go where it recommends")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for the server at first")
+	f.timeoutFlag(cmd.Flags(), "how long to wait for the server at first")
 }
 
 // dial makes a client and sees whether a server answers.
@@ -35,7 +34,7 @@ func (a *app) dial(ctx context.Context, f *clientFlags, cfg ackmesh.Config) (*ac
 		return nil, err
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(a.errOut, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	ctx, cancel := f.bounded(ctx)
 	defer cancel()
 	client, err := ackmesh.Dial(ctx, cfg)
 	return client, atServer(f.addr, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -15,7 +16,7 @@ import (
 // target is the server that a command works with.
 type target struct {
 	addr string
-	// timeout bounds the command; 0: it may take for ever.
+	// timeout bounds the command, or a part of it; 0: it may take for ever.
 	timeout time.Duration
 	access
 }
@@ -29,8 +30,47 @@ func (a *app) serverFlags(cmd *cobra.Command, t *target) {
 // adminFlags adds --admin and --timeout to a command and those below it.
 func (a *app) adminFlags(cmd *cobra.Command, t *target) {
 	cmd.PersistentFlags().StringVar(&t.addr, "admin", a.envOr(envAdmin, "127.0.0.1:7462"), "host:port of the server's admin listener (environment: "+envAdmin+")")
-	cmd.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second, "how long to wait for the answer")
+	t.timeoutFlag(cmd.PersistentFlags(), "how long to wait for the answer")
 	a.accessFlags(cmd.PersistentFlags(), &t.access, true)
+}
+
+// timeoutFlag adds --timeout, which means what usage says.
+func (t *target) timeoutFlag(flags *pflag.FlagSet, usage string) {
+	t.timeout = 10 * time.Second
+	flags.Var((*waitValue)(&t.timeout), "timeout", usage+"; 0: for ever")
+}
+
+// waitValue is the value of a flag that says how long is waited for something.
+type waitValue time.Duration
+
+func (p *waitValue) String() string { return time.Duration(*p).String() }
+func (*waitValue) Type() string     { return "duration" }
+
+// Set reads a duration, which is not negative.
+func (p *waitValue) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err == nil && d < 0 {
+		err = errors.New("it is negative")
+	}
+	*p = waitValue(d)
+	return err
+}
+
+// bounded is ctx with the end that --timeout sets.
+func (t *target) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if t.timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, t.timeout)
+}
+
+// overdue gets a time when --timeout has passed from now.
+func (t *target) overdue() (late <-chan time.Time, stop func()) {
+	if t.timeout == 0 {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(t.timeout)
+	return timer.C, func() { timer.Stop() }
 }
 
 // envOr returns the value of an environment variable, or what holds without it.
@@ -53,11 +93,8 @@ func (t *target) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 		return usageError{fmt.Errorf("%q is no address of a server: %w", t.addr, err)}
 	}
 	defer func() { _ = conn.Close() }() // all answers are in
-	if t.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, t.timeout)
-		defer cancel()
-	}
+	ctx, cancel := t.bounded(ctx)
+	defer cancel()
 	return atServer(t.addr, f(ctx, conn))
 }
 

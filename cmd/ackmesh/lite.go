@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -39,7 +38,7 @@ func (a *app) liteFlags(cmd *cobra.Command, t *liteTarget) {
 	flags.StringVar(&t.parent, "parent", "", "parent topic, of type LITE")
 	flags.StringVar(&t.lite, "lite", "", "lite topic: 1 to 64 of A-Z, a-z, 0-9, _ and -")
 	a.serverFlags(cmd, &t.target)
-	flags.DurationVar(&t.timeout, "timeout", 10*time.Second, "how long to wait for an answer")
+	t.timeoutFlag(flags, "how long to wait for an answer")
 }
 
 // check wants both names.

@@ -185,7 +185,7 @@ func (p *litePublishing) send(ctx context.Context) error {
 	if len(p.events) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.flags.timeout)
+	ctx, cancel := p.flags.bounded(ctx)
 	defer cancel()
 	res, err := p.client.PublishLite(ctx, &ackmeshv1.PublishLiteRequest{Parent: p.flags.parent, Lite: p.flags.lite, Events: p.events})
 	if n := len(res.GetEvents()); err == nil && n != len(p.numbers) {

@@ -133,8 +133,8 @@ func (s *liteSession) send(m *ackmeshv1.SubscribeLiteRequest) error {
 // work takes messages until the count is reached, nothing has come for long
 // enough, or ctx ends.
 func (s *liteSession) work(ctx context.Context, in <-chan *ackmeshv1.SubscribeLiteResponse, failed <-chan error) error {
-	patience := time.NewTimer(s.timeout)
-	defer patience.Stop()
+	late, stop := s.overdue()
+	defer stop()
 	idle := time.NewTimer(time.Hour)
 	defer idle.Stop()
 	open := false
@@ -151,7 +151,7 @@ func (s *liteSession) work(ctx context.Context, in <-chan *ackmeshv1.SubscribeLi
 				return err
 			}
 			open = open || msg.GetOpened() != nil
-		case <-patience.C:
+		case <-late:
 			if !open {
 				return status.Errorf(codes.DeadlineExceeded, "the stream was not opened within %v", s.timeout)
 			}
@@ -171,8 +171,8 @@ func (r *liteReceiving) full() bool { return r.count > 0 && r.printed >= r.count
 
 // finish waits for the answers to acks, then ends the stream in order.
 func (s *liteSession) finish(in <-chan *ackmeshv1.SubscribeLiteResponse, failed <-chan error) error {
-	late := time.NewTimer(s.timeout)
-	defer late.Stop()
+	late, stop := s.overdue()
+	defer stop()
 	closed := false
 	for {
 		if s.waiting <= 0 && !closed {
@@ -197,7 +197,7 @@ func (s *liteSession) finish(in <-chan *ackmeshv1.SubscribeLiteResponse, failed 
 					return err
 				}
 			}
-		case <-late.C:
+		case <-late:
 			if s.waiting > 0 {
 				return unconfirmed(s.waiting)
 			}

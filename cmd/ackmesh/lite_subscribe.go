@@ -52,7 +52,7 @@ confirmed: on the server's disk. What was not printed is given back.`,
 	flags.BoolVar(&f.noAck, "no-ack", false, "print only; all is given back at the end")
 	flags.Int32Var(&f.maxInFlight, "max-in-flight", 0, "events of each lite topic that may be unacked at a time; 0: the server's default")
 	a.serverFlags(cmd, &f.target)
-	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for the server at first, and for acks to be confirmed at last")
+	f.timeoutFlag(flags, "how long to wait for the server at first, and for acks to be confirmed at last")
 	return cmd
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -34,7 +33,7 @@ func (a *app) recommendCommand() *cobra.Command {
 		},
 	}
 	a.serverFlags(cmd, t)
-	cmd.Flags().DurationVar(&t.timeout, "timeout", 10*time.Second, "how long to wait for the answer")
+	t.timeoutFlag(cmd.Flags(), "how long to wait for the answer")
 	cmd.Flags().StringVar(&req.ClientId, "client", "", "the client that asks")
 	cmd.Flags().StringSliceVar(&req.FailedInstances, "failed", nil, "ids of instances that could not be reached")
 	jsonFlag(cmd, &asJSON)

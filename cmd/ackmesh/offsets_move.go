@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"time"
 
@@ -100,14 +97,6 @@ func (a *app) printReset(answer *ackmeshv1.ResetOffsetResponse, dry bool) error 
 	return out.flush()
 }
 
-// savedOffset is one line of an export.
-type savedOffset struct {
-	Topic      string `json:"topic"`
-	Subscriber string `json:"subscriber"`
-	Partition  string `json:"partition"`
-	Position   int64  `json:"position"`
-}
-
 func (a *app) offsetsExport(t *target) *cobra.Command {
 	req := new(ackmeshv1.GetOffsetsRequest)
 	cmd := &cobra.Command{
@@ -122,7 +111,7 @@ func (a *app) offsetsExport(t *target) *cobra.Command {
 				}
 				enc := json.NewEncoder(a.out)
 				for _, o := range answer.GetOffsets() {
-					if err := enc.Encode(savedOffset{o.GetTopic(), o.GetSubscriber(), o.GetPartition(), o.GetPosition()}); err != nil {
+					if err := enc.Encode(savedOffset{place{o.GetTopic(), o.GetSubscriber(), o.GetPartition()}, &o.Position}); err != nil {
 						return err
 					}
 				}
@@ -133,67 +122,6 @@ func (a *app) offsetsExport(t *target) *cobra.Command {
 	cmd.Flags().StringVar(&req.Topic, "topic", "", "only of this topic")
 	cmd.Flags().StringVar(&req.Subscriber, "subscriber", "", "only of this subscriber: client/NAME or share/NAME")
 	return cmd
-}
-
-func (a *app) offsetsImport(t *target) *cobra.Command {
-	var dry bool
-	cmd := &cobra.Command{
-		Use:   "import [FILE|-]",
-		Short: "Reset positions to what export has printed",
-		Long: `Reset the position of every subscriber and partition in the file, as offsets reset
-does. What is not in the file stays. Subscribers must have been there before.`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, closeIn, err := openInput(args)
-			if err != nil {
-				return err
-			}
-			defer closeIn()
-			return t.admin(cmd.Context(), func(ctx context.Context, admin ackmeshv1.AdminClient) error {
-				n, err := importOffsets(ctx, admin, in, dry)
-				if err != nil {
-					return fmt.Errorf("after %d lines: %w", n, err)
-				}
-				_, err = fmt.Fprintf(a.out, "%d positions were set\n", n)
-				return err
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "check every line and change nothing")
-	return cmd
-}
-
-// openInput opens the file that a command was given; none or "-": standard input.
-func openInput(args []string) (io.Reader, func(), error) {
-	if len(args) == 0 || args[0] == "-" {
-		return os.Stdin, func() {}, nil
-	}
-	f, err := os.Open(args[0])
-	if err != nil {
-		return nil, nil, err
-	}
-	return f, func() { _ = f.Close() }, nil // read only
-}
-
-func importOffsets(ctx context.Context, admin ackmeshv1.AdminClient, in io.Reader, dry bool) (n int, err error) {
-	dec := json.NewDecoder(in)
-	dec.DisallowUnknownFields()
-	for {
-		var o savedOffset
-		if err := dec.Decode(&o); errors.Is(err, io.EOF) {
-			return n, nil
-		} else if err != nil {
-			return n, err
-		}
-		_, err := admin.ResetOffset(ctx, &ackmeshv1.ResetOffsetRequest{
-			Topic: o.Topic, Subscriber: o.Subscriber, Partition: o.Partition, DryRun: dry,
-			To: &ackmeshv1.Start{Place: &ackmeshv1.Start_Offset{Offset: o.Position}},
-		})
-		if err != nil {
-			return n, fmt.Errorf("topic %q subscriber %s partition %q: %w", o.Topic, o.Subscriber, o.Partition, err)
-		}
-		n++
-	}
 }
 
 // subscribersCommand is "ackmesh subscribers" with its commands.

@@ -116,7 +116,9 @@ setting it again replaces it.
 			if req.GetEventsPerSecond() == 0 && req.GetBytesPerSecond() == 0 {
 				return usageError{fmt.Errorf("give --events or --bytes above 0; 'ackmesh rate-limit remove' ends a bound")}
 			}
-			return a.setRateLimit(cmd.Context(), t, req, "set")
+			return t.admin(cmd.Context(), func(ctx context.Context, admin ackmeshv1.AdminClient) error {
+				return a.setRateLimit(ctx, admin, req, "set")
+			})
 		},
 	}
 	scopeFlags(cmd, req)
@@ -135,20 +137,40 @@ func (a *app) rateLimitRemove(t *target) *cobra.Command {
 			if req.Direction, err = directionOf(args[0]); err != nil {
 				return err
 			}
-			return a.setRateLimit(cmd.Context(), t, req, "removed")
+			return t.admin(cmd.Context(), func(ctx context.Context, admin ackmeshv1.AdminClient) error {
+				if err := hasRateLimit(ctx, admin, req); err != nil {
+					return err
+				}
+				return a.setRateLimit(ctx, admin, req, "removed")
+			})
 		},
 	}
 	scopeFlags(cmd, req)
 	return cmd
 }
 
-func (a *app) setRateLimit(ctx context.Context, t *target, req *ackmeshv1.SetRateLimitRequest, done string) error {
-	return t.admin(ctx, func(ctx context.Context, admin ackmeshv1.AdminClient) error {
-		if _, err := admin.SetRateLimit(ctx, req); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(a.out, "the %s limit of topic %s and client %s was %s\n",
-			directionWord(req.GetDirection()), orAll(req.GetTopic()), orAll(req.GetClientId()), done)
+// hasRateLimit returns nil where there is a bound of exactly what req names.
+func hasRateLimit(ctx context.Context, admin ackmeshv1.AdminClient, req *ackmeshv1.SetRateLimitRequest) error {
+	answer, err := admin.ListRateLimits(ctx, &ackmeshv1.ListRateLimitsRequest{})
+	if err != nil {
 		return err
-	})
+	}
+	for _, l := range answer.GetRateLimits() {
+		if l.GetDirection() == req.GetDirection() && l.GetTopic() == req.GetTopic() && l.GetClientId() == req.GetClientId() {
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no %s: 'ackmesh rate-limit list' shows all", limitText(req))
+}
+
+func (a *app) setRateLimit(ctx context.Context, admin ackmeshv1.AdminClient, req *ackmeshv1.SetRateLimitRequest, done string) error {
+	if _, err := admin.SetRateLimit(ctx, req); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.out, "the %s was %s\n", limitText(req), done)
+	return err
+}
+
+func limitText(req *ackmeshv1.SetRateLimitRequest) string {
+	return fmt.Sprintf("%s limit of topic %s and client %s", directionWord(req.GetDirection()), orAll(req.GetTopic()), orAll(req.GetClientId()))
 }

@@ -17,7 +17,11 @@ func TestRateLimitCommands(t *testing.T) {
 	m.run(t, "publish", "--topic", "t", line).want(t, exitOK)
 	m.run(t, "publish", "--topic", "t", line).want(t, exitFailed, "0.5 events a second", "try again in")
 	m.run(t, "publish", "--topic", "other", line).want(t, exitOK)
+	for _, other := range [][]string{{"publish"}, {"deliver", "--topic", "t"}, {"publish", "--topic", "t", "--client", "c"}, {"deliver", "--client", "d"}} {
+		m.run(t, append([]string{"rate-limit", "remove"}, other...)...).want(t, exitFailed, "there is no "+other[0]+" limit", "rate-limit list")
+	}
 	m.run(t, "rate-limit", "remove", "publish", "--topic", "t").want(t, exitOK, "removed")
+	m.run(t, "rate-limit", "remove", "publish", "--topic", "t").want(t, exitFailed, "there is no publish limit of topic t and client (all)")
 	m.run(t, "publish", "--topic", "t", line).want(t, exitOK)
 	if out := m.run(t, "rate-limit", "list"); strings.Contains(out.out, "publish") {
 		t.Errorf("a limit that was removed is listed: %s", out.out)

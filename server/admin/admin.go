@@ -139,8 +139,8 @@ func (s *Service) GetOffsets(ctx context.Context, req *pb.GetOffsetsRequest) (*p
 	var want offsetstore.Subscriber
 	if req.GetSubscriber() != "" {
 		var err error
-		if want, err = offsetstore.ParseSubscriber(req.GetSubscriber()); err != nil {
-			return nil, fail(fmt.Errorf("%w: %w", err, storage.ErrInvalid))
+		if want, err = subscriberOf(req.GetSubscriber()); err != nil {
+			return nil, fail(err)
 		}
 	}
 	out := &pb.GetOffsetsResponse{}

@@ -16,8 +16,11 @@ import (
 
 func subscriberOf(text string) (offsetstore.Subscriber, error) {
 	sub, err := offsetstore.ParseSubscriber(text)
-	if err != nil {
+	switch {
+	case err != nil:
 		return sub, fmt.Errorf("%w: %w", err, storage.ErrInvalid)
+	case sub.Kind == offsetstore.KindClient || sub.Name != "": // a share without a name is a topic's default one
+		return sub, storage.CheckName("subscriber", sub.Name)
 	}
 	return sub, nil
 }
@@ -88,6 +91,22 @@ const (
 	maxPageFrames = 2 << 20
 )
 
+// letterQuery is what a request says of the dead letters that it is about.
+func letterQuery(req interface {
+	GetTopic() string
+	GetSubscriber() string
+}) (q dispatch.LetterQuery, err error) {
+	if err := storage.CheckName("topic", req.GetTopic()); err != nil {
+		return q, err
+	}
+	if req.GetSubscriber() != "" {
+		if _, err := subscriberOf(req.GetSubscriber()); err != nil {
+			return q, err
+		}
+	}
+	return dispatch.LetterQuery{Topic: req.GetTopic(), Subscriber: req.GetSubscriber()}, nil
+}
+
 // ListDeadLetters browses dead letters.
 func (s *Service) ListDeadLetters(ctx context.Context, req *pb.ListDeadLettersRequest) (*pb.ListDeadLettersResponse, error) {
 	size := int(req.GetPageSize())
@@ -97,10 +116,12 @@ func (s *Service) ListDeadLetters(ctx context.Context, req *pb.ListDeadLettersRe
 	case size == 0:
 		size = defaultPage
 	}
-	if err := storage.CheckName("topic", req.GetTopic()); err != nil {
+	q, err := letterQuery(req)
+	if err != nil {
 		return nil, fail(err)
 	}
-	list, next, err := s.d.Letters(dispatch.LetterQuery{Topic: req.GetTopic(), Subscriber: req.GetSubscriber(), After: req.GetPageToken(), Limit: size})
+	q.After, q.Limit = req.GetPageToken(), size
+	list, next, err := s.d.Letters(q)
 	if err != nil {
 		return nil, fail(err)
 	}
@@ -144,7 +165,12 @@ func (s *Service) addEvents(ctx context.Context, list []dispatch.Letter, page []
 
 // ReplayDeadLetters publishes dead letters again.
 func (s *Service) ReplayDeadLetters(ctx context.Context, req *pb.ReplayDeadLettersRequest) (*pb.ReplayDeadLettersResponse, error) {
-	n, err := s.d.Replay(ctx, dispatch.LetterQuery{Topic: req.GetTopic(), Subscriber: req.GetSubscriber(), IDs: req.GetIds()})
+	q, err := letterQuery(req)
+	if err != nil {
+		return nil, fail(err)
+	}
+	q.IDs = req.GetIds()
+	n, err := s.d.Replay(ctx, q)
 	if err != nil {
 		return nil, fail(err)
 	}
@@ -153,7 +179,12 @@ func (s *Service) ReplayDeadLetters(ctx context.Context, req *pb.ReplayDeadLette
 
 // PurgeDeadLetters forgets dead letters.
 func (s *Service) PurgeDeadLetters(ctx context.Context, req *pb.PurgeDeadLettersRequest) (*pb.PurgeDeadLettersResponse, error) {
-	n, err := s.d.Purge(ctx, dispatch.LetterQuery{Topic: req.GetTopic(), Subscriber: req.GetSubscriber(), IDs: req.GetIds()})
+	q, err := letterQuery(req)
+	if err != nil {
+		return nil, fail(err)
+	}
+	q.IDs = req.GetIds()
+	n, err := s.d.Purge(ctx, q)
 	if err != nil {
 		return nil, fail(err)
 	}

@@ -94,6 +94,7 @@ func TestLettersOfATopicMadeAnew(t *testing.T) {
 		untilLetters(t, in, "t", 1)
 		s.Break()
 		deleteTopic(t, in, "t")
+		<-time.After(time.Minute)
 		s = Open(t, in.Mesh(), open("c", Sub("t", broadcast)))
 		dies(t, in, s, "new")
 		list := untilLetters(t, in, "t", 2)
@@ -247,5 +248,22 @@ func TestLetterOfAnySize(t *testing.T) {
 			t.Errorf("a page of one has %d letters, the event with %d bytes, want %d", len(l), len(l[0].GetFrame().GetData()), len(want))
 		}
 		req.PageToken = res.GetNextPageToken()
+	}
+}
+
+// TestLettersOfNoSubscriber: what is no subscriber's name is refused: an empty list
+// would say that there are no dead letters.
+func TestLettersOfNoSubscriber(t *testing.T) {
+	in := Start(t, Options{})
+	admin, ctx := in.Admin(), context.Background()
+	for _, name := range []string{"billing", "shares/billing", "client/", "/", "client/a\x00"} {
+		_, list := admin.ListDeadLetters(ctx, &pb.ListDeadLettersRequest{Topic: "t", Subscriber: name})
+		_, again := admin.ReplayDeadLetters(ctx, &pb.ReplayDeadLettersRequest{Topic: "t", Subscriber: name})
+		_, purge := admin.PurgeDeadLetters(ctx, &pb.PurgeDeadLettersRequest{Topic: "t", Subscriber: name})
+		for call, err := range map[string]error{"list": list, "replay": again, "purge": purge} {
+			if status.Code(err) != codes.InvalidArgument {
+				t.Errorf("%s of subscriber %q: %v", call, name, err)
+			}
+		}
 	}
 }

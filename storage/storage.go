@@ -120,10 +120,20 @@ type PollRequest struct {
 	// Start is the lowest offset to return, or Cursor.
 	Start int64
 	// MaxRecords and MaxBytes bound the batch; at least one record is
-	// returned however large. 0: the backend's default.
+	// returned however large. 0 or less: the backend's default.
 	MaxRecords, MaxBytes int
 	// Wait is how long to wait for a first record. 0: do not wait.
 	Wait time.Duration
+}
+
+// Default sets the bounds that the request leaves open.
+func (r *PollRequest) Default(records, bytes int) {
+	if r.MaxRecords <= 0 {
+		r.MaxRecords = records
+	}
+	if r.MaxBytes <= 0 {
+		r.MaxBytes = bytes
+	}
 }
 
 // Batch is what Poll read. It is the caller's and may be used again: its

@@ -49,8 +49,7 @@ func (l *Log) Poll(ctx context.Context, req storage.PollRequest, batch *storage.
 		return err
 	}
 	defer leave()
-	req.MaxRecords = or(req.MaxRecords, defaultMaxRecords)
-	req.MaxBytes = or(req.MaxBytes, defaultMaxBytes)
+	req.Default(defaultMaxRecords, defaultMaxBytes)
 	r := &reading{l: l, req: req, batch: batch, until: time.Now().Add(req.Wait)}
 	if err := r.run(inner); err != nil {
 		batch.Reset()

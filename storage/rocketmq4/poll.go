@@ -1,7 +1,6 @@
 package rocketmq4
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,8 +50,7 @@ func (l *Log) Poll(ctx context.Context, req storage.PollRequest, batch *storage.
 		return err
 	}
 	defer leave()
-	req.MaxRecords = cmp.Or(req.MaxRecords, defaultMaxRecords)
-	req.MaxBytes = cmp.Or(req.MaxBytes, defaultMaxBytes)
+	req.Default(defaultMaxRecords, defaultMaxBytes)
 	r := &reading{l: l, req: req, batch: batch, until: time.Now().Add(req.Wait)}
 	if err := r.run(inner); err != nil {
 		batch.Reset()

@@ -267,7 +267,7 @@ func TestPlaceByID(t *testing.T) {
 			continue
 		}
 		var batch storage.Batch // the fake stores under ids of its own
-		err = b.Poll(t.Context(), storage.PollRequest{Topic: "wide", Partition: "id:" + r.br.ID("wide", q, 0), Start: res.Offset}, &batch)
+		err = b.Poll(t.Context(), storage.PollRequest{Topic: "wide", Partition: "id:" + r.br.ID("wide", q, 0), Start: res.Offset, MaxRecords: -1, MaxBytes: -1}, &batch)
 		if err != nil || len(batch.Records) != 1 || string(frame.View(batch.Records[0].Frame).Data()) != "d" || batch.Records[0].Offset != res.Offset {
 			t.Errorf("by its id is found %+v, %v", batch.Records, err)
 		}

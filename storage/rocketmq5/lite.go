@@ -115,6 +115,7 @@ func (p *Placed) AppendLite(ctx context.Context, parent, lite string, events []s
 // wherever reading begins.
 func (p *Placed) PollLite(ctx context.Context, req storage.PollRequest, batch *storage.Batch) error {
 	batch.Reset()
+	req.Default(defaultPollRecords, defaultPollBytes)
 	what := fmt.Sprintf("read of lite topic %q of %q at %d", req.Partition, req.Topic, req.Start)
 	if req.Start < 0 {
 		return fmt.Errorf("rocketmq5: %s: that is no offset: %w", what, storage.ErrInvalid)

@@ -1,7 +1,6 @@
 package rocketmq5
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -350,6 +349,7 @@ func (ls *lites) await(parent, lite string, next int64, arrived func()) (stop fu
 
 // read reads a lite topic.
 func (ls *lites) read(ctx context.Context, req storage.PollRequest) (res litePull, err error) {
+	req.Default(defaultPollRecords, defaultPollBytes)
 	if ls.port == nil {
 		return res, errNoPort("a read of lite topics")
 	}
@@ -377,7 +377,7 @@ func (ls *lites) read(ctx context.Context, req storage.PollRequest) (res litePul
 			return res, &storage.RangeError{Topic: req.Topic, Partition: req.Partition, Offset: req.Start, Min: low, Max: high}
 		}
 	}
-	res, err = ls.port.readLite(ctx, broker, req.Topic, req.Partition, req.Start, cmp.Or(req.MaxRecords, defaultPollRecords))
+	res, err = ls.port.readLite(ctx, broker, req.Topic, req.Partition, req.Start, req.MaxRecords)
 	if err == nil && res.moved && res.high > 0 {
 		err = &storage.RangeError{Topic: req.Topic, Partition: req.Partition, Offset: req.Start, Min: res.low, Max: res.high}
 	}

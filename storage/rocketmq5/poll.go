@@ -1,7 +1,6 @@
 package rocketmq5
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -26,6 +25,7 @@ const (
 // "id:" is the message of that id; Start is its offset, as Append told.
 func (l *Log) Poll(ctx context.Context, req storage.PollRequest, batch *storage.Batch) error {
 	batch.Reset()
+	req.Default(defaultPollRecords, defaultPollBytes)
 	what := fmt.Sprintf("read of topic %q partition %q at %d", req.Topic, req.Partition, req.Start)
 	if l.port == nil {
 		return errNoPort(what)
@@ -65,7 +65,7 @@ func (l *Log) find(ctx context.Context, req storage.PollRequest) ([]stored, erro
 			return nil, &storage.RangeError{Topic: req.Topic, Partition: req.Partition, Offset: req.Start, Min: low, Max: high}
 		}
 		if req.Start < high {
-			list, err := l.port.read(ctx, q, req.Start, cmp.Or(req.MaxRecords, defaultPollRecords))
+			list, err := l.port.read(ctx, q, req.Start, req.MaxRecords)
 			if err != nil || len(list) > 0 {
 				return list, err
 			}
@@ -103,16 +103,15 @@ func (l *Log) findID(ctx context.Context, topic, id string, offset int64) ([]sto
 // fill makes records of what was read.
 func (l *Log) fill(req storage.PollRequest, list []stored, batch *storage.Batch) (err error) {
 	batch.Start, batch.Next = req.Start, req.Start
-	maxBytes := cmp.Or(req.MaxBytes, defaultPollBytes)
 	var ends []int
-	for i := range list[:min(len(list), cmp.Or(req.MaxRecords, defaultPollRecords))] {
+	for i := range list[:min(len(list), req.MaxRecords)] {
 		s := &list[i]
 		at := len(batch.Buf)
 		var raw *frame.Raw
 		if batch.Buf, raw, err = appendBody(batch.Buf, s.body, s.headers, []byte(s.key)); err != nil {
 			return err
 		}
-		if i > 0 && len(batch.Buf) > maxBytes {
+		if i > 0 && len(batch.Buf) > req.MaxBytes {
 			batch.Buf = batch.Buf[:at]
 			break
 		}

@@ -78,7 +78,7 @@ func pollFromEveryOffset(c *env) {
 func pollMaxRecords(c *env) {
 	t := c.topic(1)
 	list := c.fill(t.Name, "", "a", 20)
-	for _, limit := range []int{1, 2, 19, 20, 1000} {
+	for _, limit := range []int{1, 2, 19, 20, 1000, 0, -1} {
 		got := c.read(t.Name, list[0].partition, list[0].offset, len(list), func(r *storage.PollRequest) { r.MaxRecords = limit })
 		c.wantRecords("with MaxRecords", got, list)
 	}
@@ -93,7 +93,7 @@ func pollMaxBytes(c *env) {
 		events = append(events, storage.Event{Frame: sized("a", 1000)})
 	}
 	list := c.send(t.Name, events).stored(c)
-	for _, limit := range []int{1, 999, 1000, 1999, 2500, 1 << 20} {
+	for _, limit := range []int{1, 999, 1000, 1999, 2500, 1 << 20, 0, -1} {
 		got := c.read(t.Name, list[0].partition, list[0].offset, len(list), func(r *storage.PollRequest) { r.MaxBytes = limit })
 		c.wantRecords("with MaxBytes", got, list)
 	}

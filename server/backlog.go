@@ -22,14 +22,16 @@ const maxEnds = 10_000
 type backlog struct {
 	topic, subscriber string
 	lag, pending      int64
+	unsure            bool // the lag is not known
 }
 
 // readBacklogs reads the backlogs, by topic and subscriber. Beyond the first
 // 1,000 they are told together, under the name dispatch.Other, and left is how
-// many these are but one.
+// many these are but one. With an error there may be a list: then it is why some
+// of it is unsure.
 func (s *Server) readBacklogs(ctx context.Context) (list []backlog, left int, err error) {
 	bySub := map[offsetstore.Key]*backlog{} // Partition is empty
-	r := backlogReader{s: s, ends: map[[2]string]int64{}}
+	r := backlogReader{s: s, ends: map[[2]string]int64{}, away: map[string]bool{}}
 	err = s.core.store.Scan("", func(k offsetstore.Key, v offsetstore.Value) bool {
 		id := offsetstore.Key{Topic: k.Topic, Subscriber: k.Subscriber}
 		b := bySub[id]
@@ -42,6 +44,7 @@ func (s *Server) readBacklogs(ctx context.Context) (list []backlog, left int, er
 	if err = cmp.Or(err, r.err); err != nil {
 		return nil, 0, err
 	}
+	list = make([]backlog, 0, len(bySub))
 	for _, b := range bySub {
 		list = append(list, *b)
 	}
@@ -49,7 +52,7 @@ func (s *Server) readBacklogs(ctx context.Context) (list []backlog, left int, er
 		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.subscriber, b.subscriber))
 	})
 	list, left = fold(list, maxBacklogs)
-	return list, left, nil
+	return list, left, r.unsure
 }
 
 // fold joins what is beyond the first n into one.
@@ -61,25 +64,29 @@ func fold(list []backlog, n int) (kept []backlog, left int) {
 	for _, b := range list[n:] {
 		other.lag += b.lag
 		other.pending += b.pending
+		other.unsure = other.unsure || b.unsure
 	}
 	return append(list[:n:n], other), len(list) - n - 1
 }
 
 // backlogReader reads each partition's end once.
 type backlogReader struct {
-	s    *Server
-	ends map[[2]string]int64
-	err  error
+	s      *Server
+	ends   map[[2]string]int64
+	away   map[string]bool // topics whose end could not be read
+	unsure error           // why
+	err    error
 }
 
 // add adds the backlog of one partition; false: it could not be read.
 func (r *backlogReader) add(ctx context.Context, b *backlog, k offsetstore.Key, v offsetstore.Value) bool {
-	end, known, err := r.end(ctx, k)
-	if err != nil {
-		r.err = err
+	switch end, known, err := r.end(ctx, k); {
+	case ctx.Err() != nil:
+		r.err = ctx.Err()
 		return false
-	}
-	if known {
+	case err != nil:
+		b.unsure, r.unsure, r.away[k.Topic] = true, err, true
+	case known:
 		b.lag += max(0, end-v.Position)
 	}
 	live, ok, err := r.s.core.d.Live(ctx, k)
@@ -100,6 +107,9 @@ func (r *backlogReader) end(ctx context.Context, k offsetstore.Key) (end int64, 
 	id := [2]string{k.Topic, k.Partition}
 	if end, ok := r.ends[id]; ok {
 		return end, end >= 0, nil
+	}
+	if r.away[k.Topic] {
+		return 0, false, r.unsure // once is enough to wait for
 	}
 	if len(r.ends) >= maxEnds {
 		return 0, false, nil

@@ -24,7 +24,7 @@ func (s *Server) serveHTTP(l net.Listener, failed chan<- error) (stop func(time.
 	closeGateway := s.gateway(mux, failed)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, "alive") })
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("GET /metrics", s.guardMetrics(promhttp.HandlerFor(s.meters.registry, promhttp.HandlerOpts{})))
+	mux.Handle("GET /metrics", s.guardMetrics(promhttp.HandlerFor(s.meters.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})))
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, MaxHeaderBytes: 1 << 16}
 	serve := srv.Serve
 	if s.security.http != nil {

@@ -126,14 +126,17 @@ func (c *collector) backlogs(ctx context.Context, out chan<- prometheus.Metric) 
 	list, left, err := c.s.readBacklogs(ctx)
 	if err != nil {
 		c.s.log.Warn("lag could not be read", "error", err)
-		out <- prometheus.NewInvalidMetric(describe("lag", "Offsets between position and end of the log."), err)
+	}
+	if list == nil && err != nil {
 		return
 	}
 	labels := []string{"topic", "subscriber"}
 	lag := describe("lag", "Offsets from the position of a subscriber to the end of the log, over all partitions.", labels...)
 	pending := describe("pending", "Records delivered to a subscriber and not finished: in flight, or waiting for a retry.", labels...)
 	for _, b := range list {
-		gauge(out, lag, float64(b.lag), b.topic, b.subscriber)
+		if !b.unsure {
+			gauge(out, lag, float64(b.lag), b.topic, b.subscriber)
+		}
 		gauge(out, pending, float64(b.pending), b.topic, b.subscriber)
 	}
 	gauge(out, describe("subscribers", "Subscribers that have progress, over all topics."), float64(len(list)+left))

@@ -150,7 +150,10 @@ func TestHide(t *testing.T) {
 		}
 	}
 	c := caller(t, k, "reader")
-	clients := &pb.ListClientsResponse{Clients: []*pb.Client{{ClientId: "o-1"}, {ClientId: "p-1"}}}
+	clients := &pb.ListClientsResponse{Clients: []*pb.Client{{ClientId: "o-1", Subscriptions: []*pb.Subscription{
+		{Topic: "orders", Mode: pb.Mode_MODE_LOAD_BALANCE, Share: "billing"}, {Topic: "orders", Mode: pb.Mode_MODE_LOAD_BALANCE, Share: "shipping"},
+		{Topic: "orders", Mode: pb.Mode_MODE_BROADCAST}, {Topic: "payments", Mode: pb.Mode_MODE_BROADCAST}, {Topic: "orders", Mode: pb.Mode_MODE_LOAD_BALANCE},
+	}}, {ClientId: "p-1"}}}
 	letters := &pb.ListDeadLettersResponse{DeadLetters: []*pb.DeadLetter{
 		{Topic: "orders", Subscriber: "client/o-1"}, {Topic: "orders", Subscriber: "client/p-1"},
 	}}
@@ -161,6 +164,9 @@ func TestHide(t *testing.T) {
 		if err := c.Hide(answer); err != nil {
 			t.Error(err)
 		}
+	}
+	if len(clients.Clients) == 1 && len(clients.Clients[0].Subscriptions) != 2 {
+		t.Errorf("subscriptions seen: %v", clients.Clients[0].Subscriptions)
 	}
 	if len(clients.Clients) != 1 || len(letters.DeadLetters) != 1 || len(subs.Subscribers) != 1 {
 		t.Errorf("seen: %v, %v, %v", clients, letters, subs)

@@ -94,6 +94,10 @@ func (g *Grant) seesSubscriber(topic, name string) bool {
 	return g.Topics.Match(topic) && g.reachesSubscriber(nil, name) == nil
 }
 
+func (g *Grant) seesSubscription(s *pb.Subscription) bool {
+	return g.Topics.Match(s.GetTopic()) && (s.GetMode() != pb.Mode_MODE_LOAD_BALANCE || g.Shares.Match(s.GetShare()))
+}
+
 // Hide takes out of the answer to an Admin call what the caller's patterns do
 // not match.
 func (c *Caller) Hide(answer any) error {
@@ -125,6 +129,9 @@ func (c *Caller) Hide(answer any) error {
 		})
 	case *pb.ListClientsResponse:
 		a.Clients = slices.DeleteFunc(a.Clients, func(cl *pb.Client) bool { return !g.Clients.Match(cl.GetClientId()) })
+		for _, cl := range a.Clients {
+			cl.Subscriptions = slices.DeleteFunc(cl.Subscriptions, func(s *pb.Subscription) bool { return !g.seesSubscription(s) })
+		}
 	}
 	return nil
 }

@@ -67,6 +67,9 @@ func (s *Service) ListTopics(ctx context.Context, req *pb.ListTopicsRequest) (*p
 			continue
 		}
 		msg, err := s.topic(ctx, t)
+		if errors.Is(err, storage.ErrTopicNotFound) || errors.Is(err, storage.ErrPartitionNotFound) {
+			continue // deleted, or made anew, since the topics were listed
+		}
 		if err != nil {
 			return nil, fail(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/ackmesh/ackmesh/offsetstore"
 )
@@ -23,13 +22,17 @@ type LetterQuery struct {
 // after; empty: these were the last. It changes nothing.
 func (d *Dispatcher) Letters(q LetterQuery) (list []Letter, next string, err error) {
 	var bad error
+	wanted := map[string]bool{}
+	for _, id := range q.IDs {
+		wanted[id] = true
+	}
 	err = d.store.ScanRecords(ledgerSpace, ledgerPrefix(q.Topic), q.After, func(key string, value []byte) bool {
 		var let Letter
 		if bad = json.Unmarshal(value, &let); bad != nil {
 			bad = fmt.Errorf("dead letter %q in the ledger: %w (%w)", key, offsetstore.ErrCorrupt, bad)
 			return false
 		}
-		if q.Subscriber != "" && let.Subscriber != q.Subscriber || len(q.IDs) > 0 && !slices.Contains(q.IDs, let.ID) {
+		if q.Subscriber != "" && let.Subscriber != q.Subscriber || len(wanted) > 0 && !wanted[let.ID] {
 			return true
 		}
 		if q.Limit > 0 && len(list) == q.Limit {

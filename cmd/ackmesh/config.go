@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -134,8 +136,12 @@ func fileLayer(path string) (layer, error) {
 		return nil, fmt.Errorf("settings file: %w", err)
 	}
 	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	if err := dec.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("settings file %s: %w", path, err)
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) { // what it sets would be left out
+		return nil, fmt.Errorf("settings file %s: it has more than one document", path)
 	}
 	if doc.Kind == 0 { // nothing but comments
 		return nil, nil

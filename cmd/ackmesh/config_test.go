@@ -106,6 +106,7 @@ func TestConfigErrors(t *testing.T) {
 		{"twice in two ways", "topics:\n  partitions: 1\ntopics.partitions: 2\n", nil, nil, []string{"mesh.yaml:3: topics.partitions is set a second time, after line 2"}},
 		{"a list of maps", "delivery:\n  backoff: [{a: 1s}]\n", nil, nil, []string{"delivery.backoff must have"}},
 		{"no mapping", "- listen\n", nil, nil, []string{"mesh.yaml:1: settings are written as NAME: VALUE"}},
+		{"a second document", "listen: 127.0.0.1:1\n---\nauth.tokens-file: tokens.yaml\n", nil, nil, []string{"mesh.yaml: it has more than one document"}},
 		{"no YAML", "a: [\n", nil, nil, []string{"mesh.yaml", "line 1"}},
 		{"unknown in the environment", "", []string{"ACKMESH_LISTENN=x"}, nil, []string{"environment variable ACKMESH_LISTENN is no setting", "did you mean ACKMESH_LISTEN "}},
 		{"no number in the environment", "", []string{"ACKMESH_TOPICS_PARTITIONS=many"}, nil, []string{`environment variable ACKMESH_TOPICS_PARTITIONS: "many" is no whole number`}},

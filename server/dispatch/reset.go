@@ -37,6 +37,8 @@ type Moved struct {
 	Min, Max  int64
 	// Warning tells of a correction into the log's bounds; empty: none.
 	Warning string
+
+	log offsetstore.LogID // what the new position rests on
 }
 
 // ResetRequest moves a subscriber on purpose.
@@ -52,7 +54,8 @@ type ResetRequest struct {
 // durable, no frame of the old epoch is written any more, and acks of the old
 // epoch are STALE. Live streams go on.
 func (d *Dispatcher) Reset(ctx context.Context, req ResetRequest) ([]Moved, error) {
-	if _, err := d.backend.Topic(ctx, req.Topic); err != nil {
+	info, err := d.backend.Topic(ctx, req.Topic)
+	if err != nil {
 		return nil, err
 	}
 	t, err := d.acquireKnown(ctx, req.Topic)
@@ -80,6 +83,9 @@ func (d *Dispatcher) Reset(ctx context.Context, req ResetRequest) ([]Moved, erro
 	moved, err := d.planReset(ctx, t, req, loops)
 	if err != nil || req.DryRun {
 		return moved, err
+	}
+	if err := d.groundReset(ctx, t, info.ID, moved); err != nil {
+		return nil, err
 	}
 	return moved, d.applyReset(ctx, t, sub, loops, moved)
 }
@@ -152,6 +158,28 @@ func (d *Dispatcher) planReset(ctx context.Context, t *topic, req ResetRequest, 
 	return moved, nil
 }
 
+// groundReset notes what the new positions rest on: the log as it is now, not the
+// one that the old positions were counted in.
+func (d *Dispatcher) groundReset(ctx context.Context, t *topic, topicID string, moved []Moved) error {
+	if topicID != t.identity() {
+		d.lookSoon()
+		return fmt.Errorf("topic %q was made anew a moment ago: try again: %w", t.name, storage.ErrTopicChanged)
+	}
+	for i := range moved {
+		m := &moved[i]
+		m.log.TopicID = topicID
+		if t.lite || m.To <= m.Min {
+			continue
+		}
+		before, err := d.printBefore(ctx, t.name, m.Partition, m.To)
+		if err != nil {
+			return err
+		}
+		m.log.Floor, m.log.Top = before, before
+	}
+	return nil
+}
+
 // applyReset makes the plan durable in one transaction, with the subscriber held
 // still, and then the machines follow.
 func (d *Dispatcher) applyReset(ctx context.Context, t *topic, sub *subscriber, loops []*loop, moved []Moved) error {
@@ -200,7 +228,7 @@ func (d *Dispatcher) commitReset(ctx context.Context, t *topic, sub *subscriber,
 		}
 		m.From, m.Epoch = v.Position, v.Epoch+1
 		txn.Puts = append(txn.Puts, offsetstore.Put{Key: key, Value: offsetstore.Value{
-			Epoch: m.Epoch, Position: m.To, High: m.To, Log: v.Log, Absent: v.Absent,
+			Epoch: m.Epoch, Position: m.To, High: m.To, Log: m.log, Absent: v.Absent,
 		}})
 	}
 	return offsetstore.Commit(ctx, d.store, txn)
@@ -261,7 +289,8 @@ func (l *loop) resetTo(key offsetstore.Subscriber, m Moved) []*Stream {
 	if p == nil || p.m.Epoch() >= m.Epoch {
 		return nil
 	}
-	l.restart(p, m.Epoch, m.To, p.log.TopicID)
+	l.restart(p, m.Epoch, m.To, m.log.TopicID)
+	p.log = m.log
 	pos := position{topic: p.key.Topic, subscriber: p.key.Subscriber.String(), partition: p.key.Partition, next: m.To, epoch: m.Epoch}
 	p.told = pos
 	var streams []*Stream

@@ -151,8 +151,8 @@ func (nobody) Subscribe(string, string) error    { return errNobody }
 func (nobody) Join(string, string, string) error { return errNobody }
 func (nobody) Changed() <-chan struct{}          { return nil }
 
-// operateUnary checks the requests of operators: what they name must be within
-// the caller's patterns and legal. Out of the answers it takes what is not.
+// operateUnary checks the requests of operators: what they name must be legal and
+// within the caller's patterns. Out of the answers it takes what is not.
 func (s *Server) operateUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if !strings.HasPrefix(info.FullMethod, "/"+pb.Admin_ServiceDesc.ServiceName+"/") {
 		return next(ctx, req)
@@ -161,11 +161,11 @@ func (s *Server) operateUnary(ctx context.Context, req any, info *grpc.UnaryServ
 	if c == nil {
 		return nil, errNobody // no call comes here without a caller
 	}
-	if err := s.refused(c.Operate(req)); err != nil {
-		return nil, err
-	}
 	if err := checkNames(req); err != nil {
 		return nil, rpc.Status(err).Err()
+	}
+	if err := s.refused(c.Operate(req)); err != nil {
+		return nil, err
 	}
 	if r, ok := req.(*pb.ResetOffsetRequest); ok && !r.GetDryRun() {
 		if err := s.resets.Limit(ctx); err != nil {
@@ -188,9 +188,44 @@ func checkNames(req any) error {
 		}
 	}
 	if r, ok := req.(interface{ GetClientId() string }); ok && r.GetClientId() != "" {
-		return storage.CheckName("client_id", r.GetClientId())
+		if err := storage.CheckName("client_id", r.GetClientId()); err != nil {
+			return err
+		}
 	}
-	return nil
+	return checkTexts(req)
+}
+
+const (
+	// maxSubscriber is how long client/NAME or share/NAME may be.
+	maxSubscriber = len("client/") + storage.MaxNameLen
+	// maxReason bounds what is told to a client that is evicted.
+	maxReason = 1024
+)
+
+// checkTexts refuses texts that are too long for any answer: what is not found,
+// and why a stream ends, is told in a status, which many clients take only a few
+// KiB of.
+func checkTexts(req any) error {
+	within := func(field, text string, most int) error {
+		if len(text) <= most {
+			return nil
+		}
+		return fmt.Errorf("%s has %d bytes, at most %d are allowed: %w", field, len(text), most, storage.ErrInvalid)
+	}
+	var errs []error
+	if r, ok := req.(interface{ GetSubscriber() string }); ok {
+		errs = append(errs, within("subscriber", r.GetSubscriber(), maxSubscriber))
+	}
+	if r, ok := req.(interface{ GetPartition() string }); ok {
+		errs = append(errs, within("partition", r.GetPartition(), storage.MaxNameLen))
+	}
+	if r, ok := req.(interface{ GetReason() string }); ok {
+		errs = append(errs, within("reason", r.GetReason(), maxReason))
+	}
+	if r, ok := req.(interface{ GetInstanceId() string }); ok {
+		errs = append(errs, within("instance_id", r.GetInstanceId(), storage.MaxNameLen))
+	}
+	return errors.Join(errs...)
 }
 
 func needsTopic(req any) bool {

@@ -3,7 +3,11 @@ package servertest_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 	. "github.com/ackmesh/ackmesh/server/servertest"
@@ -28,5 +32,27 @@ func TestListingAmidDeletions(t *testing.T) {
 	res, err := in.Admin().ListTopics(context.Background(), &pb.ListTopicsRequest{})
 	if err != nil || len(res.GetTopics()) != 1 || res.GetTopics()[0].GetTopic() != "t" {
 		t.Errorf("listed: %v, %v", res, err)
+	}
+}
+
+// TestLongTexts: texts that are too long for an answer are refused without being
+// repeated in it.
+func TestLongTexts(t *testing.T) {
+	in := Start(t, Options{})
+	admin, ctx := in.Admin(), context.Background()
+	long := strings.Repeat("x", 2<<20)
+	to := &pb.Start{Place: &pb.Start_Offset{}}
+	_, get := admin.GetOffsets(ctx, &pb.GetOffsetsRequest{Subscriber: long})
+	_, sub := admin.ResetOffset(ctx, &pb.ResetOffsetRequest{Topic: "t", Subscriber: "client/" + long, To: to})
+	_, part := admin.ResetOffset(ctx, &pb.ResetOffsetRequest{Topic: "t", Subscriber: "client/c", Partition: long, To: to})
+	_, evict := admin.EvictClient(ctx, &pb.EvictClientRequest{ClientId: "c", Reason: long})
+	_, drain := admin.Drain(ctx, &pb.DrainRequest{InstanceId: long})
+	for what, err := range map[string]error{"get": get, "subscriber": sub, "partition": part, "evict": evict, "drain": drain} {
+		if st := status.Convert(err); st.Code() != codes.InvalidArgument || len(st.Message()) > 1000 {
+			t.Errorf("%s: %v with a message of %d bytes", what, st.Code(), len(st.Message()))
+		}
+	}
+	if _, err := admin.EvictClient(ctx, &pb.EvictClientRequest{ClientId: "c", Reason: strings.Repeat("x", 1024)}); err != nil {
+		t.Error(err)
 	}
 }

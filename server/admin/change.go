@@ -89,6 +89,9 @@ const (
 	// maxPageFrames bounds the events in one page of several, so that it fits the
 	// 4 MiB that clients take by default; letters beyond come without.
 	maxPageFrames = 2 << 20
+	// eventsPatience bounds how long the events of a page of several are waited
+	// for: the letters themselves are known without the log.
+	eventsPatience = 3 * time.Second
 )
 
 // letterQuery is what a request says of the dead letters that it is about.
@@ -143,18 +146,23 @@ func (s *Service) ListDeadLetters(ctx context.Context, req *pb.ListDeadLettersRe
 }
 
 // addEvents gives the letters of a page their events. A page of one has its event
-// or says why not; in larger ones those that cannot be read, and those beyond the
-// first that there is no room for, come without.
+// or says why not; in larger ones those from the first on that cannot be read, or
+// that there is no room for, come without.
 func (s *Service) addEvents(ctx context.Context, list []dispatch.Letter, page []*pb.DeadLetter, size int) error {
+	if size > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, eventsPatience)
+		defer cancel()
+	}
 	room := maxPageFrames
 	for i, let := range list {
 		v, err := s.d.LetterFrame(ctx, let)
 		switch {
 		case err != nil && size == 1:
 			return err
-		case err != nil || v == nil:
+		case v == nil && err == nil:
 			continue
-		case len(v) > room && size > 1:
+		case err != nil, len(v) > room && size > 1:
 			return nil
 		}
 		page[i].Frame = rpc.FrameMessage(v)

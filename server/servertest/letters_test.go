@@ -19,6 +19,7 @@ import (
 	. "github.com/ackmesh/ackmesh/server/servertest"
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/memory"
+	"github.com/ackmesh/ackmesh/storage/storagefault"
 )
 
 // forgetful is a log that takes the same event twice, as most do.
@@ -266,4 +267,30 @@ func TestLettersOfNoSubscriber(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLettersWhileTheLogIsAway: the list is there while the log is not, without
+// the events; a page of one says why it has none.
+func TestLettersWhileTheLogIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, faults := faulty(t)
+		in := Start(t, o)
+		s := Open(t, in.Mesh(), open("c", Sub("t", broadcast)))
+		for _, data := range Numbers(20) {
+			dies(t, in, s, data)
+		}
+		untilLetters(t, in, "t", 20)
+		away := faults.Inject(storagefault.Fault{Op: storagefault.Poll, Topic: "t_DLQ", Hang: true})
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // as the command waits
+		defer cancel()
+		res, err := in.Admin().ListDeadLetters(ctx, &pb.ListDeadLettersRequest{Topic: "t"})
+		if err != nil || len(res.GetDeadLetters()) != 20 {
+			t.Errorf("%d letters while the log is away, %v", len(res.GetDeadLetters()), err)
+		}
+		away.Remove()
+		faults.Inject(storagefault.Fault{Op: storagefault.Poll, Topic: "t_DLQ", Err: storage.ErrUnavailable})
+		if _, err := in.Admin().ListDeadLetters(ctx, &pb.ListDeadLettersRequest{Topic: "t", PageSize: 1}); status.Code(err) != codes.Unavailable {
+			t.Errorf("a page of one letter whose event cannot be read: %v", err)
+		}
+	})
 }

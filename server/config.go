@@ -248,8 +248,9 @@ type LimitsConfig struct {
 	// 1,000,000. Default 10,000.
 	PublishEvents int `key:"publish-events"`
 	// CallsPerSecond is how many calls and streams all clients together may
-	// begin in a second, with a burst of twice as many; health checks are not
-	// counted. More are RESOURCE_EXHAUSTED. Default 0: no bound.
+	// begin in a second, with a burst of twice as many, and as many again all
+	// operators; health checks are not counted. More are RESOURCE_EXHAUSTED.
+	// Default 0: no bound.
 	CallsPerSecond float64 `key:"calls-per-second"`
 	// ResetsPerSecond is how many resets of positions are done in a second,
 	// with a burst of twice as many. More are RESOURCE_EXHAUSTED. Default 100. 0:

@@ -9,7 +9,6 @@ import (
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	middleauth "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/ratelimit"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/selector"
 	"golang.org/x/time/rate"
@@ -56,8 +55,7 @@ func (s *Server) chain(admin bool) (c chain) {
 		if admin { // operators must get through, above all when clients do not
 			calls = newLimiter(s.cfg.Limits.CallsPerSecond, "calls")
 		}
-		c.add(selector.UnaryServerInterceptor(ratelimit.UnaryServerInterceptor(calls), limited),
-			selector.StreamServerInterceptor(ratelimit.StreamServerInterceptor(calls), limited))
+		c.add(selector.UnaryServerInterceptor(calls.unary, limited), selector.StreamServerInterceptor(calls.stream, limited))
 	}
 	if admin {
 		c.add(s.auditUnary, nil)
@@ -154,4 +152,20 @@ func (l *limiter) Limit(context.Context) error {
 		st = full
 	}
 	return st.Err()
+}
+
+// unary and stream are interceptors. Those of the library put their own words
+// around the error, and leave out when to try again.
+func (l *limiter) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if err := l.Limit(ctx); err != nil {
+		return nil, err
+	}
+	return next(ctx, req)
+}
+
+func (l *limiter) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if err := l.Limit(ss.Context()); err != nil {
+		return err
+	}
+	return next(srv, ss)
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -331,6 +332,16 @@ func TestNoAdminToken(t *testing.T) {
 	})
 }
 
+// retryInfo says when a call that was refused may be made again; nil: it does not.
+func retryInfo(err error) *errdetails.RetryInfo {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.RetryInfo); ok {
+			return info
+		}
+	}
+	return nil
+}
+
 // TestRateLimits: beyond the rate calls are RESOURCE_EXHAUSTED, health is not;
 // resets have a limit of their own, and saying what one would do has none.
 func TestRateLimits(t *testing.T) {
@@ -355,6 +366,9 @@ func TestRateLimits(t *testing.T) {
 			_, err := in.Mesh().Publish(ctx, &pb.PublishRequest{Topic: "t", Events: []*pb.EventMeshFrame{{}}})
 			if status.Code(err) == codes.ResourceExhausted {
 				refused++
+				if info := retryInfo(err); info.GetRetryDelay().AsDuration() != 20*time.Millisecond || !strings.HasPrefix(status.Convert(err).Message(), "more than 50 calls a second") {
+					t.Fatalf("refused with %v: %v", info, err)
+				}
 			}
 		}
 		if refused < 90 || refused > 110 {

@@ -81,8 +81,13 @@ func (r *rebuild) run(ctx context.Context) error {
 
 // prepare looks at the ends first, then at what is on its way into the ledger,
 // then at the ledger: so a letter that is being written meanwhile is beyond the
-// ends, on its way, or there.
+// ends, on its way, or there. Nothing is taken off the ledger meanwhile: it would
+// neither be gone nor be there.
 func (r *rebuild) prepare(ctx context.Context) (err error) {
+	if err := r.d.lockLedger(ctx); err != nil {
+		return err
+	}
+	defer r.d.unlockLedger()
 	for _, partition := range r.at.Partitions {
 		if _, r.ends[partition], err = r.d.bounds(ctx, r.at.Name, partition); err != nil {
 			return err

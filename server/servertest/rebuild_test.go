@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -242,4 +245,46 @@ func TestRebuildRefused(t *testing.T) {
 			t.Errorf("topic %q: %v, want %v", topic, err, code)
 		}
 	}
+}
+
+// intruded is a store with something that happens when the ledger is about to be
+// read.
+type intruded struct {
+	offsetstore.Store
+	intrude atomic.Pointer[func()]
+}
+
+func (s *intruded) ScanRecords(space, prefix, after string, fn func(string, []byte) bool) error {
+	if space == "deadletters" {
+		if do := s.intrude.Swap(nil); do != nil {
+			go (*do)()
+			<-time.After(time.Second)
+		}
+	}
+	return s.Store.ScanRecords(space, prefix, after, fn)
+}
+
+// TestRebuildAmidAPurge: what is purged while a rebuild looks at what is gone and
+// what is there does not come back.
+func TestRebuildAmidAPurge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := Lasting(t)
+		store := &intruded{Store: o.Store}
+		o.Store = store
+		in := Start(t, o)
+		s := Open(t, in.Mesh(), open("c", Sub("t", broadcast)))
+		dies(t, in, s, "x")
+		untilLetters(t, in, "t", 1)
+		admin, purged := in.Admin(), make(chan struct{})
+		purge := func() {
+			defer close(purged)
+			if res, err := admin.PurgeDeadLetters(context.Background(), &pb.PurgeDeadLettersRequest{Topic: "t"}); err != nil || res.GetPurged() != 1 {
+				t.Error(res, err)
+			}
+		}
+		store.intrude.Store(&purge)
+		rebuild(t, in, "t")
+		<-purged
+		wantEvents(t, letters(t, in, "t"))
+	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestTimeoutFlag: --timeout means the same in all commands: 0 is for ever, and
@@ -24,5 +25,27 @@ func TestTimeoutFlag(t *testing.T) {
 			out.want(t, exitOK)
 		}
 		m.run(t, append(strings.Fields(args), "--timeout", "-1s")...).want(t, exitUsage, "--timeout", "negative")
+	}
+}
+
+// TestEvictedSubscribe: why a subscription ended is told once.
+func TestEvictedSubscribe(t *testing.T) {
+	m := startMesh(t, t.TempDir(), "--storage", "memory")
+	ended := make(chan output, 1)
+	go func() { ended <- m.run(t, "subscribe", "--topic", "t", "--client", "c") }()
+	var out output
+	for begin := time.Now(); out.code == exitOK; { // a stream that was not open yet comes again
+		m.run(t, "clients", "evict", "c", "--reason", "be gone").want(t, exitOK)
+		select {
+		case out = <-ended:
+		default:
+			if time.Since(begin) > patience {
+				t.Fatal("it does not end")
+			}
+		}
+	}
+	out.want(t, exitFailed, "ackmesh: evicted by the server: be gone\n")
+	if n := strings.Count(out.err, "evicted by the server"); n != 1 {
+		t.Errorf("told %d times: %s", n, out.err)
 	}
 }

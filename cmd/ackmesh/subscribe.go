@@ -120,7 +120,12 @@ func (a *app) subscribe(ctx context.Context, f *subscribeFlags) error {
 		return errors.Join(atServer(f.addr, err), client.Close())
 	}
 	r := newReceiving(stream, a.out, f.receiveFlags)
-	err = errors.Join(atServer(f.addr, r.run(ctx)), closeError(stream.Close(now())), client.Close())
+	err = r.run(ctx)
+	closing := closeError(stream.Close(now()))
+	if err != nil && errors.Is(closing, err) {
+		closing = nil // it says why the stream had ended already
+	}
+	err = errors.Join(atServer(f.addr, err), closing, client.Close())
 	a.tell("received %s, acked %s\n", grouped(r.printed), grouped(stream.Stats().Confirmed))
 	return err
 }

@@ -95,6 +95,9 @@ func (s *Service) topic(ctx context.Context, t storage.Topic) (*pb.Topic, error)
 	return out, nil
 }
 
+// minRetention is the shortest retention of a topic, as it is of the server.
+const minRetention = time.Second
+
 // CreateTopic makes a topic.
 func (s *Service) CreateTopic(ctx context.Context, req *pb.CreateTopicRequest) (*pb.CreateTopicResponse, error) {
 	a, ok := storage.As[storage.TopicAdmin](s.backend)
@@ -106,8 +109,8 @@ func (s *Service) CreateTopic(ctx context.Context, req *pb.CreateTopicRequest) (
 	}
 	cfg := storage.TopicConfig{Partitions: int(req.GetPartitions())}
 	if r := req.GetRetention(); r != nil {
-		if cfg.Retention = r.AsDuration(); cfg.Retention <= 0 {
-			return nil, fail(fmt.Errorf("retention is %v, it must be above 0: %w", cfg.Retention, storage.ErrInvalid))
+		if cfg.Retention = r.AsDuration(); cfg.Retention < minRetention {
+			return nil, fail(fmt.Errorf("retention is %v, it must be %v or more: %w", cfg.Retention, minRetention, storage.ErrInvalid))
 		}
 	}
 	t, err := a.CreateTopic(ctx, req.GetTopic(), cfg)

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 	. "github.com/ackmesh/ackmesh/server/servertest"
@@ -54,5 +56,20 @@ func TestLongTexts(t *testing.T) {
 	}
 	if _, err := admin.EvictClient(ctx, &pb.EvictClientRequest{ClientId: "c", Reason: strings.Repeat("x", 1024)}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestShortRetention: a topic's own retention is no shorter than the server's may
+// be: what is published would be gone before it is read.
+func TestShortRetention(t *testing.T) {
+	in := Start(t, Options{})
+	for d, code := range map[time.Duration]codes.Code{
+		-time.Second: codes.InvalidArgument, 0: codes.InvalidArgument, 1: codes.InvalidArgument,
+		time.Second - 1: codes.InvalidArgument, time.Second: codes.OK,
+	} {
+		req := &pb.CreateTopicRequest{Topic: "t" + d.String(), Retention: durationpb.New(d)}
+		if _, err := in.Admin().CreateTopic(context.Background(), req); status.Code(err) != code {
+			t.Errorf("a retention of %v: %v, want %v", d, err, code)
+		}
 	}
 }

@@ -55,6 +55,11 @@ func (d *Dispatcher) DeleteSubscriber(ctx context.Context, topic string, key off
 		return err
 	}
 	defer d.locks.unlock(topic, key) // whoever opens it now finds nothing
+	return d.deleteLocked(ctx, topic, key)
+}
+
+// deleteLocked is DeleteSubscriber of one that is locked.
+func (d *Dispatcher) deleteLocked(ctx context.Context, topic string, key offsetstore.Subscriber) error {
 	if n := d.streamsOf(topic, key); n > 0 {
 		return fmt.Errorf("subscriber %s of topic %q has %d: end them first: %w", key, topic, n, ErrBusy)
 	}

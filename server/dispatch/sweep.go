@@ -113,10 +113,7 @@ func (d *Dispatcher) expire(ctx context.Context, now time.Time, ahead time.Durat
 		case age-ahead <= d.cfg.Expiry:
 			err = d.dateAbsence(ctx, info, func(absent int64) int64 { return min(absent+ahead.Milliseconds(), now.UnixMilli()) })
 		default:
-			if err = d.DeleteSubscriber(ctx, info.Topic, info.Subscriber); err == nil {
-				d.Metrics.ExpiredSubscribers.Add(1)
-				d.cfg.Logger.Info("subscriber removed: it was absent too long", "topic", info.Topic, "subscriber", info.Subscriber.String(), "since", time.UnixMilli(info.Absent))
-			}
+			err = d.removeAbsent(ctx, info)
 		}
 		if err != nil && !errors.Is(err, ErrBusy) && !errors.Is(err, offsetstore.ErrNotFound) {
 			if first == nil {
@@ -133,6 +130,37 @@ func (d *Dispatcher) expire(ctx context.Context, now time.Time, ahead time.Durat
 		return fmt.Errorf("%w (and %d more)", first, more)
 	}
 	return first
+}
+
+// removeAbsent removes a subscriber that is absent as long as it was when it was
+// listed: it may have been here meanwhile.
+func (d *Dispatcher) removeAbsent(ctx context.Context, info SubscriberInfo) error {
+	if err := d.locks.lock(ctx, info.Topic, info.Subscriber); err != nil {
+		return err
+	}
+	defer d.locks.unlock(info.Topic, info.Subscriber) // nobody comes meanwhile
+	if d.streamsOf(info.Topic, info.Subscriber) > 0 {
+		return nil
+	}
+	if err := d.settleLeft(ctx, info.Topic, info.Subscriber); err != nil {
+		return err
+	}
+	same := true
+	err := d.store.Scan(info.Topic, func(k offsetstore.Key, v offsetstore.Value) bool {
+		if k.Subscriber == info.Subscriber {
+			same = same && v.Absent != 0 && v.Absent <= info.Absent
+		}
+		return same
+	})
+	if err != nil || !same {
+		return err
+	}
+	if err := d.deleteLocked(ctx, info.Topic, info.Subscriber); err != nil {
+		return err
+	}
+	d.Metrics.ExpiredSubscribers.Add(1)
+	d.cfg.Logger.Info("subscriber removed: it was absent too long", "topic", info.Topic, "subscriber", info.Subscriber.String(), "since", time.UnixMilli(info.Absent))
+	return nil
 }
 
 // dateAbsence notes since when a subscriber is absent. A subscriber that comes back

@@ -98,7 +98,8 @@ const (
 func letterQuery(req interface {
 	GetTopic() string
 	GetSubscriber() string
-}) (q dispatch.LetterQuery, err error) {
+},
+) (q dispatch.LetterQuery, err error) {
 	if err := storage.CheckName("topic", req.GetTopic()); err != nil {
 		return q, err
 	}

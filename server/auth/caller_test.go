@@ -151,8 +151,11 @@ func TestHide(t *testing.T) {
 	}
 	c := caller(t, k, "reader")
 	clients := &pb.ListClientsResponse{Clients: []*pb.Client{{ClientId: "o-1", Subscriptions: []*pb.Subscription{
-		{Topic: "orders", Mode: pb.Mode_MODE_LOAD_BALANCE, Share: "billing"}, {Topic: "orders", Mode: pb.Mode_MODE_LOAD_BALANCE, Share: "shipping"},
-		{Topic: "orders", Mode: pb.Mode_MODE_BROADCAST}, {Topic: "payments", Mode: pb.Mode_MODE_BROADCAST}, {Topic: "orders", Mode: pb.Mode_MODE_LOAD_BALANCE},
+		{Topic: "orders", Mode: pb.Mode_MODE_LOAD_BALANCE, Share: "billing"},
+		{Topic: "orders", Mode: pb.Mode_MODE_LOAD_BALANCE, Share: "shipping"},
+		{Topic: "orders", Mode: pb.Mode_MODE_BROADCAST},
+		{Topic: "payments", Mode: pb.Mode_MODE_BROADCAST},
+		{Topic: "orders", Mode: pb.Mode_MODE_LOAD_BALANCE},
 	}}, {ClientId: "p-1"}}}
 	letters := &pb.ListDeadLettersResponse{DeadLetters: []*pb.DeadLetter{
 		{Topic: "orders", Subscriber: "client/o-1"}, {Topic: "orders", Subscriber: "client/p-1"},

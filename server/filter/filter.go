@@ -4,6 +4,7 @@ package filter
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -170,6 +171,10 @@ func (f *Filter) event(v frame.View) event.Event {
 	return event.Event{Context: c}
 }
 
+// verbatim is a URL that is written as val, whatever that is: parsed and written
+// again it could be another text.
+func verbatim(val string) url.URL { return url.URL{Opaque: val} }
+
 func set(c *event.EventContextV1, name, val string) {
 	switch name {
 	case frame.AttrID:
@@ -181,13 +186,9 @@ func set(c *event.EventContextV1, name, val string) {
 	case frame.AttrDataContentType:
 		c.DataContentType = &val
 	case frame.AttrSource:
-		if u := types.ParseURIRef(val); u != nil {
-			c.Source = *u
-		}
+		c.Source = types.URIRef{URL: verbatim(val)}
 	case frame.AttrDataSchema:
-		if u := types.ParseURI(val); u != nil {
-			c.DataSchema = u
-		}
+		c.DataSchema = &types.URI{URL: verbatim(val)}
 	case frame.AttrTime:
 		if t, err := time.Parse(time.RFC3339Nano, val); err == nil {
 			c.Time = &types.Timestamp{Time: t}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -224,8 +225,8 @@ func (r *subReader) answer(kind int, b []byte) error {
 	case answerAck:
 		return r.s.Ack(a.ranges)
 	case answerNack:
-		if len(a.reason) > 1024 {
-			return invalid("nack.reason", fmt.Sprintf("has %d bytes, at most 1024 are allowed", len(a.reason)))
+		if err := checkReason(a.reason); err != nil {
+			return err
 		}
 		return r.s.Nack(a.ranges, a.delay, a.dead, a.reason)
 	}
@@ -234,6 +235,18 @@ func (r *subReader) answer(kind int, b []byte) error {
 		return err
 	}
 	return r.s.Extend(a.ranges, by)
+}
+
+// checkReason checks the reason of a Nack. It goes into a dead letter, which takes
+// only text.
+func checkReason(reason string) error {
+	switch {
+	case len(reason) > 1024:
+		return invalid("nack.reason", fmt.Sprintf("has %d bytes, at most 1024 are allowed", len(reason)))
+	case !utf8.ValidString(reason):
+		return invalid("nack.reason", "is not UTF-8")
+	}
+	return nil
 }
 
 // answerMsg is an Ack, Nack or Extend: they share their first two fields.

@@ -1,8 +1,10 @@
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/mem"
@@ -136,6 +138,7 @@ func (s *Stream) extendTaken() {
 // it to the partitions' loops.
 func (s *Stream) answer(ranges []Answered, ev event, final bool) error {
 	var evs []event
+	ranges = disjoint(ranges)
 	s.mu.Lock()
 	s.lastAnswer = time.Now()
 	if s.closed {
@@ -163,6 +166,27 @@ func (s *Stream) answer(ranges []Answered, ev event, final bool) error {
 		s.signal()
 	}
 	return nil
+}
+
+// disjoint sorts ranges, where they overlap, and unites those that do: what is
+// named many times is looked at once. The slice is changed.
+func disjoint(ranges []Answered) []Answered {
+	for i := 1; i < len(ranges); i++ {
+		if ranges[i].First > ranges[i-1].Last {
+			continue
+		}
+		slices.SortFunc(ranges, func(a, b Answered) int { return cmp.Compare(a.First, b.First) })
+		out := ranges[:1]
+		for _, r := range ranges[1:] {
+			if last := &out[len(out)-1]; r.First <= last.Last {
+				last.Last = max(last.Last, r.Last)
+				continue
+			}
+			out = append(out, r)
+		}
+		return out
+	}
+	return ranges
 }
 
 // collect adds to evs what of r is outstanding and notes the rest as unknown.

@@ -96,6 +96,7 @@ type Stream struct {
 	extended   chan struct{} // has a signal when there are fewer
 	onWritten  []chan struct{}
 	isEvicted  bool
+	opened     bool // Opened is queued: notices may be
 }
 
 // queued is one message, or part of one, for the writer.
@@ -153,6 +154,7 @@ const (
 // is ended: ErrUnread.
 func (s *Stream) control(msg []byte) error {
 	s.mu.Lock()
+	s.opened = true
 	n, bytes := s.controls, s.controlB
 	full := n >= maxControls || n > 0 && bytes+len(msg) > maxControlBytes
 	if !s.closed && !full {
@@ -271,8 +273,9 @@ func (s *Stream) allBindings() []*binding {
 	return list
 }
 
-// Control queues a whole encoded SubscribeResponse behind what is queued. When
-// the client does not read what was queued before the stream ends: ErrUnread.
+// Control queues a whole encoded SubscribeResponse behind what is queued; Opened
+// is the first. When the client does not read what was queued before the stream
+// ends: ErrUnread.
 func (s *Stream) Control(msg []byte) error { return s.control(msg) }
 
 // Subscriptions is how many the stream has.
@@ -297,8 +300,15 @@ func (s *Stream) notice(kind NoticeKind, detail string, sub uint32, pos ...posit
 	s.give(n)
 }
 
-// give queues a notice.
+// give queues a notice. What happens to a stream before it is opened shows in how
+// it ends.
 func (s *Stream) give(n Notice) {
+	s.mu.Lock()
+	opened := s.opened
+	s.mu.Unlock()
+	if !opened {
+		return
+	}
 	encode := s.d.cfg.EncodeNotice
 	if s.cfg.Form != nil {
 		encode = s.cfg.Form.Notice

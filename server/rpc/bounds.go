@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -19,6 +20,12 @@ const (
 	// maxAnswerRanges is how many ranges of ids an Ack, a Nack or an Extend may
 	// hold, after adjacent ids were joined.
 	maxAnswerRanges = 100_000
+	// maxWaits is how many waits the retry policies of one message may have
+	// together.
+	maxWaits = 100_000
+	// maxAhead is how many ranges finished ahead the positions of an Open may have
+	// together.
+	maxAhead = 1_000_000
 )
 
 // errTooMany: a stream would have more of something than is allowed.
@@ -40,29 +47,37 @@ func fieldsOf(b []byte, field protowire.Number) (n int) {
 	return n
 }
 
+// nested counts like fieldsOf, within the fields that the others lead to.
+func nested(b []byte, field protowire.Number, within ...protowire.Number) (n int) {
+	if len(within) == 0 {
+		return fieldsOf(b, field)
+	}
+	for len(b) > 0 {
+		num, typ, k := protowire.ConsumeField(b)
+		if k < 0 {
+			return n
+		}
+		if num == field && typ == protowire.BytesType {
+			_, _, head := protowire.ConsumeTag(b)
+			v, _ := protowire.ConsumeBytes(b[head:])
+			n += nested(v, within[0], within[1:]...)
+		}
+		b = b[k:]
+	}
+	return n
+}
+
 // checkOpen checks the size of the first message of a stream.
 func (l Limits) checkOpen(b []byte) error {
 	if len(b) > maxControlBytes {
 		return invalid("open", fmt.Sprintf("has %d bytes, at most %d are allowed", len(b), maxControlBytes))
 	}
-	subs, positions := 0, 0
-	for len(b) > 0 { // several Opens are one
-		num, typ, k := protowire.ConsumeField(b)
-		if k < 0 {
-			break // told by who unpacks it
-		}
-		if num == 1 && typ == protowire.BytesType {
-			_, _, n := protowire.ConsumeTag(b)
-			open, _ := protowire.ConsumeBytes(b[n:])
-			subs += fieldsOf(open, 2)
-			positions += fieldsOf(open, 7)
-		}
-		b = b[k:]
-	}
-	if err := atMost("subscriptions", subs, l.MaxSubscriptionsPerStream); err != nil {
-		return err
-	}
-	return atMost("resume", positions, maxResume)
+	return cmp.Or( // several Opens are one
+		atMost("subscriptions", nested(b, 1, 2), l.MaxSubscriptionsPerStream),
+		atMost("subscriptions.retry.backoff", nested(b, 1, 2, 9, 2), maxWaits),
+		atMost("resume", nested(b, 1, 7), maxResume),
+		atMost("resume.finished_ahead", nested(b, 1, 7, 5), maxAhead),
+	)
 }
 
 // checkChange checks the size of a Change.
@@ -70,7 +85,10 @@ func (l Limits) checkChange(b []byte) error {
 	if len(b) > maxControlBytes {
 		return invalid("change", fmt.Sprintf("has %d bytes, at most %d are allowed", len(b), maxControlBytes))
 	}
-	return atMost("add", fieldsOf(b, 2), l.MaxSubscriptionsPerStream)
+	return cmp.Or(
+		atMost("add", fieldsOf(b, 2), l.MaxSubscriptionsPerStream),
+		atMost("add.retry.backoff", nested(b, 2, 9, 2), maxWaits),
+	)
 }
 
 // checkLists checks how many subscriptions a Change names.

@@ -1,12 +1,15 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"testing"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ackmesh/ackmesh/storage"
@@ -72,5 +75,28 @@ func TestPublishStreamIsBounded(t *testing.T) {
 	}
 	if log.held > maxStreamBytes {
 		t.Errorf("%d bytes are under way, at most %d may be", log.held, maxStreamBytes)
+	}
+}
+
+// TestOpenIsBoundedWithin: what the subscriptions and positions of an Open and of a
+// Change hold is counted too before it is unpacked.
+func TestOpenIsBoundedWithin(t *testing.T) {
+	many := func(within ...protowire.Number) []byte {
+		b := bytes.Repeat(protowire.AppendBytes(protowire.AppendTag(nil, within[len(within)-1], protowire.BytesType), nil), 1<<21)
+		for i := len(within) - 2; i >= 0; i-- {
+			b = protowire.AppendBytes(protowire.AppendTag(nil, within[i], protowire.BytesType), b)
+		}
+		return b
+	}
+	l := Limits{}.withDefaults()
+	for _, err := range []error{
+		l.checkOpen(many(1, 2, 9, 2)), l.checkOpen(many(1, 7, 5)), l.checkChange(many(2, 9, 2)),
+	} {
+		if status.Code(statusOf(err).Err()) != codes.InvalidArgument {
+			t.Errorf("two million: %v", err)
+		}
+	}
+	if err := l.checkOpen(many(1, 2, 9, 2)[:1000]); err != nil {
+		t.Errorf("a damaged one is for who unpacks it to refuse: %v", err)
 	}
 }

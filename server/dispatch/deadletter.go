@@ -186,10 +186,25 @@ func stampLetter(rec *storage.Record, let *Letter) ([]byte, error) {
 	f.Set(frame.AttrDLQAttempts, strconv.Itoa(int(let.Attempts)))
 	out, err := frame.Append(nil, &f)
 	if err != nil { // no room for our attributes: those of the event give way
-		f.Attributes = f.Attributes[max(0, len(f.Attributes)-frame.MaxAttributes):]
+		makeRoom(&f)
 		out, err = frame.Append(nil, &f)
 	}
 	return out, err
+}
+
+// makeRoom takes attributes out of a frame that has too many, none of those by which
+// an event is known and read.
+func makeRoom(f *frame.Frame) {
+	for i := len(f.Attributes) - 1; i >= 0 && len(f.Attributes) > frame.MaxAttributes; i-- {
+		switch name := f.Attributes[i].Name; name {
+		case frame.AttrID, frame.AttrSource, frame.AttrType, frame.AttrSubject, frame.AttrTime, frame.AttrDataContentType,
+			frame.AttrDataSchema, frame.AttrSpecVersion, frame.AttrPartitionKey, frame.AttrTraceParent, frame.AttrTraceState:
+		default:
+			if !frame.Reserved(name) {
+				f.Delete(name)
+			}
+		}
+	}
 }
 
 // clip shortens s to at most n bytes of whole characters.

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,27 +14,53 @@ import (
 
 // LetterFrame reads the event of a dead letter, as it is in the topic of dead
 // letters, else where it was; nil: the log holds neither any more. What has taken
-// its place in a topic that was made anew is not taken for it.
+// its place in a topic that was made anew is not taken for it. Of a letter that had
+// no room for all attributes of its event, the event itself comes first.
 func (d *Dispatcher) LetterFrame(ctx context.Context, let Letter) (frame.View, error) {
-	if let.LetterTopic != "" && let.LetterPartition != "" {
-		rec, err := d.readThere(ctx, let.LetterTopic, "", let.LetterPartition, let.LetterOffset)
-		if err != nil {
-			return nil, err
-		}
-		if rec != nil {
-			if v := frame.View(rec.Frame); isLetter(v, let.ID) {
-				return v, nil
-			}
-		}
+	letter, err := d.frameAt(ctx, let.LetterTopic, "", let.LetterPartition, let.LetterOffset)
+	if err != nil {
+		return nil, err
 	}
-	if let.Partition == "" {
+	if letter != nil && !isLetter(letter, let.ID) {
+		letter = nil
+	}
+	if letter != nil && !isFull(letter) {
+		return letter, nil
+	}
+	event, err := d.frameAt(ctx, let.Topic, let.TopicID, let.Partition, let.Offset)
+	if err != nil || event != nil && (letter == nil || isLetterOf(letter, event)) {
+		return event, err
+	}
+	return letter, nil
+}
+
+// frameAt reads the frame of a record; nil: there is none, or no such place.
+func (d *Dispatcher) frameAt(ctx context.Context, topic, topicID, partition string, off int64) (frame.View, error) {
+	if topic == "" || partition == "" {
 		return nil, nil
 	}
-	rec, err := d.readThere(ctx, let.Topic, let.TopicID, let.Partition, let.Offset)
+	rec, err := d.readThere(ctx, topic, topicID, partition, off)
 	if err != nil || rec == nil {
 		return nil, err
 	}
 	return frame.View(rec.Frame), nil
+}
+
+// isFull tells whether a letter has as many attributes as a frame may have, so that
+// its event may have had more.
+func isFull(v frame.View) bool { return v.Count() >= frame.MaxAttributes }
+
+// isLetterOf tells whether an event has all that a letter has of its own.
+func isLetterOf(letter, event frame.View) bool {
+	for name, value := range letter.Attributes() {
+		if frame.Reserved(name) {
+			continue
+		}
+		if had, ok := event.Attr(string(name)); !ok || !bytes.Equal(had, value) {
+			return false
+		}
+	}
+	return bytes.Equal(letter.Data(), event.Data())
 }
 
 // isLetter tells whether an event is the dead letter of that id.

@@ -374,13 +374,14 @@ func (d *Dispatcher) Pause(s *Stream, id uint32, paused bool) error {
 }
 
 // End ends a stream: it gives back what the stream holds, waits up to grace for
-// acks under way to be answered unless broken, and makes the writer end with err.
+// acks under way to be answered, and makes the writer end with err. broken: it costs
+// what the stream holds an attempt.
 func (d *Dispatcher) End(s *Stream, broken bool, grace time.Duration, err error) {
 	s.stop()
 	for _, b := range s.allBindings() {
 		d.detach(b, broken)
 	}
-	if !broken {
+	if grace > 0 {
 		s.awaitAnswers(grace)
 	}
 	s.finish(err)

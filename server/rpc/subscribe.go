@@ -53,8 +53,8 @@ func (r *subReader) end(err error) {
 		r.e.d.End(r.s, false, answerGrace, nil)
 	case r.ctx.Err() != nil: // the stream broke, or has ended here
 		r.e.d.End(r.s, !r.s.EndedHere(), 0, err)
-	default:
-		r.e.d.End(r.s, false, answerGrace, err)
+	default: // what the client sent, mostly: a break, or it could do so for ever
+		r.e.d.End(r.s, !r.s.EndedHere(), answerGrace, err)
 	}
 }
 

@@ -107,6 +107,19 @@ func atMost(field string, n, limit int) error {
 	return nil
 }
 
+// maxToldAhead is how many ranges finished ahead an Opened or a Changed tells: with a
+// thousand of each of very many partitions its client could not take it.
+const maxToldAhead = 10_000
+
+// boundAhead leaves the ranges beyond maxToldAhead out of positions.
+func boundAhead(list []*pb.Position) {
+	left := maxToldAhead
+	for _, p := range list {
+		p.FinishedAhead = p.FinishedAhead[:min(left, len(p.FinishedAhead))]
+		left -= len(p.FinishedAhead)
+	}
+}
+
 // room tells whether a stream with n subscriptions may have another.
 func (l Limits) room(n int) error {
 	if n >= l.MaxSubscriptionsPerStream {

@@ -117,6 +117,7 @@ func (r *liteReader) open(open *pb.OpenLite) error {
 	if err != nil {
 		return err
 	}
+	boundAhead(opened.Positions)
 	return r.begin(&pb.SubscribeLiteResponse{Kind: &pb.SubscribeLiteResponse_Opened{Opened: opened}}, subs)
 }
 
@@ -235,6 +236,7 @@ func (r *liteReader) changeLites(b []byte) error {
 	if err != nil {
 		return err
 	}
+	boundAhead(out.Positions)
 	return r.begin(&pb.SubscribeLiteResponse{Kind: &pb.SubscribeLiteResponse_Changed{Changed: out}}, subs)
 }
 

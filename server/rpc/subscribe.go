@@ -77,6 +77,7 @@ func (r *subReader) open(open *pb.Open) error {
 	if err != nil {
 		return err
 	}
+	boundAhead(opened.Positions)
 	if err := r.send(&pb.SubscribeResponse{Kind: &pb.SubscribeResponse_Opened{Opened: opened}}); err != nil {
 		return err
 	}
@@ -401,6 +402,7 @@ func (r *subReader) change(c *pb.Change) error {
 	if err != nil {
 		return err
 	}
+	boundAhead(out.Positions)
 	if err := r.send(&pb.SubscribeResponse{Kind: &pb.SubscribeResponse_Changed{Changed: out}}); err != nil {
 		return err
 	}

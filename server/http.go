@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
+	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -70,12 +72,32 @@ func (s *Server) gateway(mux *http.ServeMux, failed chan<- error) (stop func()) 
 	if err := pb.RegisterSessionHandler(ctx, gw, conn); err != nil {
 		s.log.Error("no /session/recommend over HTTP", "error", err)
 	}
-	mux.Handle("/session/recommend", http.MaxBytesHandler(gw, 1<<20))
+	recommend := http.MaxBytesHandler(textOnly(gw), 1<<20)
+	mux.Handle("GET /session/recommend", recommend)
+	mux.Handle("POST /session/recommend", recommend)
 	return func() {
 		cancel()
 		_ = conn.Close() // its calls have ended
 		inner.Stop()
 	}
+}
+
+// textOnly refuses a query that is not UTF-8, which no message can hold, and answers
+// HEAD as GET: the gateway takes the one for a fault of its own and does not know the
+// other.
+func textOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if query, err := url.QueryUnescape(r.URL.RawQuery); err != nil || !utf8.ValidString(query) {
+			reply(w, http.StatusBadRequest, "the query is not UTF-8")
+			return
+		}
+		if r.Method == http.MethodHead {
+			get := *r
+			get.Method = http.MethodGet
+			r = &get
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -389,12 +390,15 @@ func (r *subReader) change(c *pb.Change) error {
 		r.access.drop(id)
 		result(id, r.e.d.Unsubscribe(r.s, id))
 	}
-	for _, id := range c.GetPause() {
-		result(id, r.e.d.Pause(r.s, id, true))
+	pause := func(ids []uint32, paused, added bool) { // what the message adds, once it is there
+		for _, id := range ids {
+			if added == slices.ContainsFunc(c.GetAdd(), func(s *pb.Subscription) bool { return s.GetId() == id }) {
+				result(id, r.e.d.Pause(r.s, id, paused))
+			}
+		}
 	}
-	for _, id := range c.GetResume() {
-		result(id, r.e.d.Pause(r.s, id, false))
-	}
+	pause(c.GetPause(), true, false)
+	pause(c.GetResume(), false, false)
 	subs, notices, err := r.subscribe(c.GetAdd(), func(res *pb.SubscriptionResult, pos []*pb.Position) {
 		out.Results = append(out.Results, res)
 		out.Positions = append(out.Positions, pos...)
@@ -402,6 +406,8 @@ func (r *subReader) change(c *pb.Change) error {
 	if err != nil {
 		return err
 	}
+	pause(c.GetPause(), true, true)
+	pause(c.GetResume(), false, true)
 	boundAhead(out.Positions)
 	if err := r.send(&pb.SubscribeResponse{Kind: &pb.SubscribeResponse_Changed{Changed: out}}); err != nil {
 		return err

@@ -188,3 +188,25 @@ func TestOpenedComesFirst(t *testing.T) {
 		}
 	})
 }
+
+// TestAddedPaused: a Change may pause what it adds, and what it adds again.
+func TestAddedPaused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		in := Start(t, Options{})
+		s := Open(t, in.Mesh(), open("c", Sub("t", broadcast)))
+		c := s.Change(&pb.Change{
+			Remove: []uint32{1}, Pause: []uint32{1, 2},
+			Add: []*pb.Subscription{Sub("t", broadcast), {Id: 2, Topic: "u", Mode: broadcast}},
+		})
+		for _, res := range c.GetResults() {
+			if res.GetStatus().GetCode() != 0 {
+				t.Errorf("subscription %d: %v", res.GetId(), res.GetStatus())
+			}
+		}
+		Publish(t, in.Mesh(), "t", "t")
+		Publish(t, in.Mesh(), "u", "u")
+		s.Quiet(time.Minute)
+		s.Change(&pb.Change{Resume: []uint32{1, 2}})
+		s.AckDurable(s.Take(2)...)
+	})
+}

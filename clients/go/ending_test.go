@@ -209,3 +209,20 @@ func TestEndedForGood(t *testing.T) {
 		})
 	}
 }
+
+// TestEndedForGoodWhileOpening: so does one that is ended before it was open.
+func TestEndedForGoodWhileOpening(t *testing.T) {
+	streaming(t, nil, func(t *testing.T, s *Stream, m *fake, st *fakeStream) {
+		end, err := status.New(codes.ResourceExhausted, "by an operator").WithDetails(&errdetails.ErrorInfo{Reason: "EVICTED", Domain: "ackmesh"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.end(status.Error(codes.Unavailable, "restarted"))
+		m.next(t).end(end.Err())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := s.Recv(ctx); !errors.Is(err, ErrEvicted) {
+			t.Fatalf("got %v, want %v", err, ErrEvicted)
+		}
+	})
+}

@@ -79,6 +79,9 @@ func (s *Stream) once(seek *seeker) error {
 	ss := s.newSession(cancel)
 	if err := ss.open(ctx, place); err != nil {
 		seek.unreachable(place)
+		s.mu.Lock()
+		s.endFor(err)
+		s.mu.Unlock()
 		return s.openError(place, context.Cause(ctx), err)
 	}
 	seek.reached(ss.instance)
@@ -313,9 +316,7 @@ func (s *Stream) lose(ss *session, seek *seeker, err error) {
 	if s.closing && len(refs)+held > 0 && s.err == nil {
 		s.err = &CloseError{Unconfirmed: len(refs), Unfinished: held}
 	}
-	if s.final == nil {
-		s.final = ending(err) // the notice may have been lost
-	}
+	s.endFor(err)
 	seek.hint = ss.goTo
 	if ss.shunned || !ss.over {
 		seek.shun(ss.instance)
@@ -326,6 +327,14 @@ func (s *Stream) lose(ss *session, seek *seeker, err error) {
 		if s.cfg.OnUnconfirmed != nil {
 			s.cfg.OnUnconfirmed(refs)
 		}
+	}
+}
+
+// endFor notes why the stream ends for good, if err says so: a notice may have been
+// lost, and comes to nobody before Opened. The caller holds s.mu.
+func (s *Stream) endFor(err error) {
+	if s.final == nil {
+		s.final = ending(err)
 	}
 }
 

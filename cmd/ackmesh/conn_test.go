@@ -44,7 +44,7 @@ func TestEvictedSubscribe(t *testing.T) {
 			}
 		}
 	}
-	out.want(t, exitFailed, "ackmesh: evicted by the server: be gone\n")
+	out.want(t, exitFailed, "ackmesh: evicted by the server: ", "be gone\n")
 	if n := strings.Count(out.err, "evicted by the server"); n != 1 {
 		t.Errorf("told %d times: %s", n, out.err)
 	}

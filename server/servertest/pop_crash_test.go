@@ -42,7 +42,7 @@ func TestPop_CrashBeforeBrokerAck(t *testing.T) {
 			s = Open(t, p.in.Mesh(), open("c", Sub("t", broadcast)))
 			s.Quiet(time.Minute)
 			p.untilAcked("c", acked)
-			s.Break()
+			broken(s)
 		}
 		p.in.Stop()
 		if n := p.entries(); n != 0 {

@@ -245,7 +245,8 @@ func TestDeliverRateLimitOfManyLites(t *testing.T) {
 		fillLites(t, in.Lite(), lites, each)
 		s := OpenLite(t, in.Lite(), openLite("c", liteNames(lites)...))
 		<-time.After(seconds * time.Second)
-		if n := len(s.Pending()); n < 50*seconds || n > 50*(seconds+1)+1 {
+		// All who look at once for what may be sent see the same; that is made up for later.
+		if n := len(s.Pending()); n < 50*seconds || n > 50*(seconds+1)+1+lites {
 			t.Errorf("%d deliveries in %d s at 50 a second", n, seconds)
 		}
 		if turns := metrics(t, in)["deliver_rate_limited_total"]; turns > lites*seconds*100 {

@@ -154,7 +154,7 @@ var appendMutants = []mutant{
 	{name: "cuts large frames", caught: "Frame/Large", says: "is not the one", breaks: changing(func(_ *broken, e storage.Event) storage.Event {
 		e.Frame = e.Frame[:min(len(e.Frame), 1<<20)]
 		return e
-	})},
+	}), bends: patient},
 	{name: "takes data for text", caught: "Frame/AnyBytes", says: "is not the one", breaks: changing(func(_ *broken, e storage.Event) storage.Event {
 		e.Frame = bytes.TrimRight(e.Frame, "\x00")
 		return e

@@ -30,6 +30,10 @@ func allMutants() []mutant {
 	return slices.Concat(appendMutants, pollMutants, waitMutants, cursorMutants, boundsMutants, topicMutants, lifeMutants, smallMutants)
 }
 
+// patient is for a mutant that ends nothing but takes its time where tests run
+// beside it.
+func patient(h *Harness) { h.Patience = time.Minute }
+
 func TestMutantsAreCaught(t *testing.T) {
 	seen := map[string]bool{}
 	for _, m := range allMutants() {

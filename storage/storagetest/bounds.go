@@ -41,7 +41,8 @@ func boundsExact(c *env) {
 		}
 		list = append(list, s)
 	}
-	low, high := c.bounds(t.Name, part)
+	high := c.maximumAbove(t.Name, part, list[len(list)-1].offset)
+	low, _ := c.bounds(t.Name, part)
 	if low > list[0].offset {
 		c.Errorf("the minimum is %d, the first record has %d", low, list[0].offset)
 	}

@@ -23,7 +23,7 @@ var backends = []*backend{
 	{name: "embedded", beside: "NATS JetStream", backlog: 400_000, scenarios: embeddedScenarios, gather: gatherEmbedded},
 	{name: "kafka", beside: "sarama's consumer, consumer group and producer", backlog: 1_000_000, scenarios: kafkaScenarios, gather: gatherKafka},
 	{name: "rocketmq4", beside: "Apache's push consumer and producer for Go", backlog: 200_000, scenarios: rocketmq4Scenarios, gather: gatherRocketMQ4},
-	{name: "rocketmq5", beside: "Apache's SimpleConsumer and producer for Go", backlog: 20_000, scenarios: rocketmq5Scenarios, gather: gatherRocketMQ5},
+	{name: "rocketmq5", beside: "Apache's SimpleConsumer and producer for Go", backlog: 50_000, scenarios: rocketmq5Scenarios, gather: gatherRocketMQ5},
 }
 
 func backendNamed(name string) (*backend, error) {

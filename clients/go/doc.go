@@ -50,8 +50,8 @@
 //   - It moves the ack deadline of all it holds, queued or in a handler, every
 //     quarter of the ack timeout: in a handler for up to MaxExtension, queued for as
 //     long as handlers get on. A slow handler needs no long ack timeout.
-//   - It sends acks in ranges: at 64, or 2 ms after the ones before; at once after a
-//     pause. The mesh answers when they are on disk; OnConfirm and [Stream.Confirm]
+//   - It sends acks in ranges: when they are a quarter of the window, 256 at most, or
+//     2 ms after the ones before; at once after a pause. The mesh answers when they are on disk; OnConfirm and [Stream.Confirm]
 //     tell. Acks that the mesh could not record are sent again, with growing pauses.
 //   - It reconnects after 50 to 100 ms, then more, up to 10 s, to where an instance
 //     recommends, and resumes: it tells the positions that it was told, and the acks

@@ -28,7 +28,10 @@ func TestPoisonInOneOfFourPartitions(t *testing.T) {
 				if sent > 6 || lives > 300 {
 					t.Fatalf("the poison was sent %d times, %d others are finished", sent, len(finished))
 				}
-				if diesOfPoison(s, finished, sent < 2) {
+				if sent < 2 {
+					s.Await(time.Second, 200) // with all in flight
+				}
+				if s.UntilPoison(finished) {
 					sent++
 				}
 				broken(s)
@@ -42,26 +45,4 @@ func TestPoisonInOneOfFourPartitions(t *testing.T) {
 			}
 		})
 	}
-}
-
-// diesOfPoison takes and acks deliveries until the poison comes, which is told, or
-// none for a while. What comes together with the poison is not acked; first is
-// everything.
-func diesOfPoison(s *Stream, finished map[string]bool, first bool) bool {
-	if first {
-		s.Await(time.Second, 200)
-	}
-	for s.Await(time.Second, 1) {
-		got := s.Take(len(s.Pending()))
-		for _, g := range got {
-			if g.Data() == "poison" {
-				return true
-			}
-		}
-		s.AckDurable(got...)
-		for _, g := range got {
-			finished[g.Data()] = true
-		}
-	}
-	return false
 }

@@ -1,13 +1,11 @@
 package servertest_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 	"github.com/ackmesh/ackmesh/offsetstore"
 	memstore "github.com/ackmesh/ackmesh/offsetstore/memory"
 	"github.com/ackmesh/ackmesh/server/dispatch"
@@ -162,10 +160,5 @@ func popBubble(t *testing.T, fn func(t *testing.T)) { t.Helper(); synctest.Test(
 // publishKey publishes one event with a key.
 func publishKey(t *testing.T, in *Instance, topic, key, data string) {
 	t.Helper()
-	res, err := in.Mesh().Publish(context.Background(), &pb.PublishRequest{
-		Topic: topic, PartitionKey: key, Events: []*pb.EventMeshFrame{{Data: []byte(data)}},
-	})
-	if err != nil || res.GetEvents()[0].GetStatus().GetCode() != 0 {
-		t.Fatalf("publish: %v, %v", res, err)
-	}
+	PublishKey(t, in.Mesh(), topic, key, data)
 }

@@ -378,7 +378,13 @@ func (s *Stream) TakeFromStart(n int) (came map[string]int64) {
 // Publish publishes payloads to a topic and returns where they are.
 func Publish(t testing.TB, mesh pb.EventMeshClient, topic string, data ...string) []*pb.PublishedEvent {
 	t.Helper()
-	req := &pb.PublishRequest{Topic: topic}
+	return PublishKey(t, mesh, topic, "", data...)
+}
+
+// PublishKey is Publish with a partition key; empty: without one.
+func PublishKey(t testing.TB, mesh pb.EventMeshClient, topic, key string, data ...string) []*pb.PublishedEvent {
+	t.Helper()
+	req := &pb.PublishRequest{Topic: topic, PartitionKey: key}
 	for _, d := range data {
 		req.Events = append(req.Events, &pb.EventMeshFrame{Data: []byte(d)})
 	}
@@ -390,6 +396,11 @@ func Publish(t testing.TB, mesh pb.EventMeshClient, topic string, data ...string
 	}
 	if res.GetStatus().GetCode() != 0 {
 		t.Fatalf("publish: %v", res.GetStatus())
+	}
+	for i, e := range res.GetEvents() {
+		if e.GetStatus().GetCode() != 0 {
+			t.Fatalf("publish event %d: %v", i, e.GetStatus())
+		}
 	}
 	return res.GetEvents()
 }
@@ -435,4 +446,23 @@ func Eventually(t testing.TB, patience time.Duration, f func() error) {
 			t.Fatalf("after %v still: %v", patience, err)
 		}
 	}
+}
+
+// UntilPoison takes and acks deliveries until one of the data "poison" comes, which
+// is told, or none for a second. What comes together with the poison is not acked;
+// the data of what is acked is noted in finished.
+func (s *Stream) UntilPoison(finished map[string]bool) (came bool) {
+	for s.Await(time.Second, 1) {
+		got := s.Take(len(s.Pending()))
+		for _, g := range got {
+			if g.Data() == "poison" {
+				return true
+			}
+		}
+		s.AckDurable(got...)
+		for _, g := range got {
+			finished[g.Data()] = true
+		}
+	}
+	return false
 }

@@ -28,7 +28,7 @@ func KillsTheServer(t *testing.T, at site.Site) {
 	data := servertest.Numbers(201)
 	data[100] = "poison"
 	for i, d := range data {
-		publish(t, mesh, topic, fmt.Sprint("key ", i%16), d)
+		servertest.PublishKey(t, mesh, topic, fmt.Sprint("key ", i%16), d)
 	}
 	sent, finished := 0, map[string]bool{}
 	for range 2 { // with all in flight: from then on all are suspects, which come alone
@@ -44,7 +44,10 @@ func KillsTheServer(t *testing.T, at site.Site) {
 		if len(letters(t, admin, topic)) > 0 && len(finished) == 200 {
 			break
 		}
-		if life(t, servertest.Open(t, mesh, open), finished) {
+		s := servertest.Open(t, mesh, open)
+		came := s.UntilPoison(finished)
+		s.Break()
+		if came {
 			sent++
 			srv.Kill()
 			srv.Up()
@@ -59,35 +62,6 @@ func KillsTheServer(t *testing.T, at site.Site) {
 	}
 	t.Logf("the poison was sent %d times", sent)
 	srv.Check()
-}
-
-// life takes deliveries until the poison comes, which is told, or none for a
-// while. What comes together with the poison is not acked.
-func life(t *testing.T, s *servertest.Stream, finished map[string]bool) (poisoned bool) {
-	defer s.Break()
-	for s.Await(time.Second, 1) {
-		got := s.Take(len(s.Pending()))
-		for _, g := range got {
-			if g.Data() == "poison" {
-				return true
-			}
-		}
-		s.AckDurable(got...)
-		for _, g := range got {
-			finished[g.Data()] = true
-		}
-	}
-	return false
-}
-
-func publish(t *testing.T, mesh pb.EventMeshClient, topic, key, data string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
-	defer cancel()
-	res, err := mesh.Publish(ctx, &pb.PublishRequest{Topic: topic, PartitionKey: key, Events: []*pb.EventMeshFrame{{Data: []byte(data)}}})
-	if err != nil || res.GetEvents()[0].GetStatus().GetCode() != 0 {
-		t.Fatalf("publish: %v, %v", res, err)
-	}
 }
 
 func letters(t *testing.T, admin pb.AdminClient, topic string) []*pb.DeadLetter {

@@ -71,9 +71,8 @@ func appendProto(dst []byte, v View, opt *ProtoOptions) ([]byte, bool) {
 	if len(v) < headerLen {
 		return nil, false
 	}
-	dst = appendProtoHead(dst, v)
-	off := headerLen
-	for range v.Count() {
+	dst, off, left := appendPlainAttrs(appendProtoHead(dst, v), v, opt)
+	for range left {
 		name, value, end, ok := attrAt(v, off)
 		if !ok {
 			return nil, false
@@ -87,6 +86,39 @@ func appendProto(dst []byte, v View, opt *ProtoOptions) ([]byte, bool) {
 		dst = appendProtoAttr(dst, opt.Stamps[i].Name, opt.Stamps[i].Value)
 	}
 	return appendProtoData(dst, v, off)
+}
+
+// appendPlainAttrs appends the first attributes, as far as all their lengths take
+// one byte and none is dropped, and returns where in v the others begin, and how
+// many they are. Such an attribute takes as many bytes in both forms, and its value
+// has the same place there: so all are copied at once, and then headed anew.
+func appendPlainAttrs(dst []byte, v View, opt *ProtoOptions) (out []byte, off, left int) {
+	off, left = headerLen, v.Count()
+	end := len(v) - v.dataLen()
+	if end < off {
+		return dst, off, left
+	}
+	at := len(dst)
+	dst = append(dst, v[off:end]...)
+	for d := dst[at:]; left > 0 && len(d) >= attrOverhead; left-- {
+		n := int(binary.BigEndian.Uint16(v[off:]))
+		if n > len(d)-attrOverhead {
+			break
+		}
+		name, size := v[off+2:off+2+n], binary.BigEndian.Uint32(v[off+2+n:])
+		if n >= 1<<7 || size >= 1<<7 {
+			break
+		}
+		all := attrOverhead + n + int(size)
+		if all-2 >= 1<<7 || all > len(d) || (len(opt.Stamps) > 0 || n > 0 && name[0] == 'e') && opt.drops(name) {
+			break
+		}
+		d[0], d[1], d[2], d[3] = tagAttributes, byte(all-2), tagKey, byte(n)
+		copy(d[4:], name)
+		d[4+n], d[5+n] = tagValue, byte(size)
+		d, off = d[all:], off+all
+	}
+	return dst[:at+off-headerLen], off, left
 }
 
 func appendProtoHead(dst []byte, v View) []byte {

@@ -61,6 +61,13 @@ func AppendRuns(dst []Run, body []byte) ([]Run, error) {
 // readHead walks over the run for its head and the number of its deliveries.
 func (r *Run) readHead() error {
 	for b := r.rest; len(b) > 0; {
+		if b[0] == tagBytes5 {
+			if _, to := span(b); to > 0 {
+				r.Count++
+				b = b[to:]
+				continue
+			}
+		}
 		num, typ, n := protowire.ConsumeField(b)
 		if n < 0 {
 			return malformed("run", n)
@@ -99,6 +106,12 @@ func fieldVarint(b []byte) uint64 {
 func (r *Run) Next(it *Item) (bool, error) {
 	for len(r.rest) > 0 {
 		b := r.rest
+		if b[0] == tagBytes5 {
+			if from, to := span(b); to > 0 {
+				r.rest = b[to:]
+				return true, it.read(b[from:to])
+			}
+		}
 		num, typ, n := protowire.ConsumeField(b)
 		if n < 0 {
 			return false, malformed("run", n)
@@ -112,13 +125,15 @@ func (r *Run) Next(it *Item) (bool, error) {
 }
 
 func (it *Item) read(b []byte) error {
-	*it = Item{}
-	for len(b) > 0 {
-		n, err := it.field(b)
-		if err != nil {
-			return err
+	if !it.readPlain(b) {
+		*it = Item{}
+		for len(b) > 0 {
+			n, err := it.field(b)
+			if err != nil {
+				return err
+			}
+			b = b[n:]
 		}
-		b = b[n:]
 	}
 	if it.ID == 0 {
 		return malformedText("delivery without an id")
@@ -126,6 +141,26 @@ func (it *Item) read(b []byte) error {
 	data, err := CheckFrame(it.Frame)
 	it.Data = data
 	return err
+}
+
+// readPlain reads the form that the server writes, each field once and in order,
+// and returns false for any other.
+func (it *Item) readPlain(b []byte) bool {
+	if len(b) < 9 || b[0] != tagFixed1 {
+		return false
+	}
+	id := binary.LittleEndian.Uint64(b[1:])
+	b = b[9:]
+	off, n := varint(b, tagVarint2)
+	b = b[n:]
+	attempt, m := varint(b, tagVarint3)
+	b = b[m:]
+	from, to := span(b)
+	if n == 0 || m == 0 || to == 0 || to != len(b) || b[0] != tagBytes4 {
+		return false
+	}
+	it.ID, it.Offset, it.Attempt, it.Frame = id, int64(off), int32(attempt), b[from:to]
+	return true
 }
 
 func (it *Item) field(b []byte) (int, error) {

@@ -9,25 +9,43 @@ import (
 // does not check text for UTF-8.
 func CheckFrame(b []byte) (data []byte, err error) {
 	for len(b) > 0 {
-		if b[0] == tagBytes4 && len(b) > 1 && b[1] < 0x80 && int(b[1]) <= len(b)-2 {
-			end := 2 + int(b[1])
-			if !plainEntry(b[2:end]) && !oddEntry(b[2:end]) {
-				return nil, malformedText("attribute")
-			}
+		if _, end := plainAttr(b); end > 0 {
 			b = b[end:]
 			continue
 		}
-		num, typ, n := protowire.ConsumeField(b)
-		if n < 0 {
-			return nil, malformed("frame", n)
+		from, to := span(b)
+		switch {
+		case to == 0:
+			n := skip(b)
+			if n < 0 {
+				return nil, malformed("frame", n)
+			}
+			if data, err = checkOdd(b[:n], data); err != nil {
+				return nil, err
+			}
+			to = n
+		case b[0] == tagBytes4:
+			if !oddEntry(b[from:to]) {
+				return nil, malformedText("attribute")
+			}
+		case b[0] == tagBytes5:
+			data = b[from:to]
 		}
-		if typ == protowire.BytesType && num == 4 && !oddEntry(fieldBytes(b)) {
-			return nil, malformedText("attribute")
-		}
-		if typ == protowire.BytesType && num == 5 {
-			data = fieldBytes(b)
-		}
-		b = b[n:]
+		b = b[to:]
+	}
+	return data, nil
+}
+
+// checkOdd checks a field of a frame in any form that protobuf allows, and returns
+// the data that is in force behind it.
+func checkOdd(b, data []byte) ([]byte, error) {
+	num, typ, _ := protowire.ConsumeTag(b)
+	switch {
+	case typ != protowire.BytesType:
+	case num == 4 && !oddEntry(fieldBytes(b)):
+		return nil, malformedText("attribute")
+	case num == 5:
+		return fieldBytes(b), nil
 	}
 	return data, nil
 }
@@ -43,24 +61,6 @@ func fieldBytes(b []byte) []byte {
 	return v
 }
 
-// plainEntry reports whether a map entry has the form that encoders write: key,
-// then value, the lengths in one byte each.
-func plainEntry(e []byte) bool {
-	_, _, ok := splitPlain(e)
-	return ok
-}
-
-func splitPlain(e []byte) (name, value []byte, ok bool) {
-	if len(e) < 4 || e[0] != tagBytes1 || e[1] >= 0x80 || int(e[1]) > len(e)-4 {
-		return nil, nil, false
-	}
-	at := 2 + int(e[1])
-	if e[at] != tagBytes2 || e[at+1] >= 0x80 || int(e[at+1]) != len(e)-at-2 {
-		return nil, nil, false
-	}
-	return e[2:at], e[at+2:], true
-}
-
 // oddEntry reports whether a map entry of any form can be read.
 func oddEntry(e []byte) bool {
 	_, _, ok := splitEntry(e)
@@ -69,9 +69,6 @@ func oddEntry(e []byte) bool {
 
 // splitEntry reads a map entry in any form that protobuf allows.
 func splitEntry(e []byte) (name, value []byte, ok bool) {
-	if name, value, ok = splitPlain(e); ok {
-		return name, value, true
-	}
 	for len(e) > 0 {
 		num, typ, n := protowire.ConsumeField(e)
 		if n < 0 {
@@ -88,19 +85,31 @@ func splitEntry(e []byte) (name, value []byte, ok bool) {
 	return name, value, true
 }
 
+// plainAttr is where the value and the end of the attribute lie that b begins with,
+// in the form that encoders write: key, then value, all lengths in one byte each. Its
+// name begins at 4. For any other form end is 0.
+func plainAttr(b []byte) (value, end int) {
+	if len(b) < 6 || b[0] != tagBytes4 || b[2] != tagBytes1 || (b[1]|b[3]) >= 0x80 {
+		return 0, 0
+	}
+	value, end = 6+int(b[3]), 2+int(b[1])
+	if end > len(b) || value > end || b[value-2] != tagBytes2 || b[value-1] >= 0x80 || int(b[value-1]) != end-value {
+		return 0, 0
+	}
+	return value, end
+}
+
 // nextEntry returns the next attribute of the frame and what follows it.
 func nextEntry(b []byte) (name, value, rest []byte, ok bool) {
 	for len(b) > 0 {
-		if b[0] == tagBytes4 && len(b) > 1 && b[1] < 0x80 && int(b[1]) <= len(b)-2 {
-			end := 2 + int(b[1])
-			name, value, ok = splitEntry(b[2:end])
-			return name, value, b[end:], ok
+		if at, end := plainAttr(b); end > 0 {
+			return b[4 : at-2], b[at:end], b[end:], true
 		}
-		num, typ, n := protowire.ConsumeField(b)
+		n := skip(b)
 		if n < 0 {
 			return nil, nil, nil, false
 		}
-		if num == 4 && typ == protowire.BytesType {
+		if num, typ, _ := protowire.ConsumeTag(b); num == 4 && typ == protowire.BytesType {
 			name, value, ok = splitEntry(fieldBytes(b))
 			return name, value, b[n:], ok
 		}
@@ -113,6 +122,13 @@ func nextEntry(b []byte) (name, value, rest []byte, ok bool) {
 // map, the last of several entries of one name counts.
 func Attr(b []byte, attr string) (value []byte, found bool) {
 	for {
+		at, end := plainAttr(b)
+		for ; end > 0; at, end = plainAttr(b) {
+			if string(b[4:at-2]) == attr {
+				value, found = b[at:end], true
+			}
+			b = b[end:]
+		}
 		name, v, rest, ok := nextEntry(b)
 		if !ok {
 			return value, found

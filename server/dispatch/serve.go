@@ -12,10 +12,10 @@ import (
 )
 
 // batchBytes is where a batch ends: small enough that it stays within its buffer.
-const batchBytes = 28<<10 - 128
+const batchBytes = 60<<10 - 128
 
 // batchBuffer is the buffer a batch is encoded into.
-const batchBuffer = 32 << 10
+const batchBuffer = 64 << 10
 
 // progress says why a batch was not sent.
 type progress uint8

@@ -10,7 +10,7 @@ import (
 // maxMessage is how many bytes of deliveries one message carries: large enough
 // that its cost is shared, small enough that it fits a buffer of 64 KiB at the
 // receiver. Two batches are.
-const maxMessage = 60 << 10
+const maxMessage = 124 << 10
 
 // messageHead is about what a message has beside its runs.
 const messageHead = 64

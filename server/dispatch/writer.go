@@ -8,7 +8,7 @@ import (
 )
 
 // maxMessage is how many bytes of deliveries one message carries: large enough
-// that its cost is shared, small enough that it fits a buffer of 64 KiB at the
+// that its cost is shared, small enough that it fits a buffer of 128 KiB at the
 // receiver. Two batches are.
 const maxMessage = 124 << 10
 

@@ -79,16 +79,28 @@ test-brokers: ## Tests against real Kafka and RocketMQ, which they install and s
 	$(need-maven)
 	$(GO) test -race -count=1 -parallel 16 -timeout 40m -tags brokers ./test/brokers/...
 
-.PHONY: test-clients test-java test-python
-test-clients: test-java test-python ## The Java and the Python client
+# Runs a command beside a server of its own, for the scenarios of conformance/.
+BESIDE := $(GO) run ./conformance/serve --
+
+.PHONY: test-clients test-conformance test-java test-python
+test-clients: test-conformance test-java test-python ## The scenarios of conformance/ in Go, Java and Python; the Java and the Python client
+
+test-conformance: ## The scenarios of conformance/ in Go
+	$(need-go)
+	$(need-race)
+	$(BESIDE) $(GO) test -race -count=1 -timeout 5m -tags conformance ./conformance/go
 
 test-java: ## Compile and test the Java client, warnings are errors
+	$(need-go)
+	$(need-race)
 	$(need-java)
 	$(need-maven)
-	$(MVN) -B -ntp -Dstyle.color=never -f clients/java/pom.xml verify
+	$(BESIDE) $(MVN) -B -ntp -Dstyle.color=never -f clients/java/pom.xml verify
 
 test-python: $(CLIENT_VENV)/.installed ## Test and type-check the Python client
-	cd clients/python && ../../$(CLIENT_VENV)/bin/pytest
+	$(need-go)
+	$(need-race)
+	$(BESIDE) env -C clients/python $(CURDIR)/$(CLIENT_VENV)/bin/pytest
 	cd clients/python && ../../$(CLIENT_VENV)/bin/mypy
 
 $(CLIENT_VENV)/.installed: clients/python/pyproject.toml clients/python/hatch_build.py

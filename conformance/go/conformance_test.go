@@ -22,13 +22,13 @@ func TestScenarios(t *testing.T) {
 }
 
 // TestWrong runs the scenarios that ask for what must not happen. Each must fail,
-// and at the step that it says.
+// at the step and for the reason that it says.
 func TestWrong(t *testing.T) {
 	each(t, "wrong", func(t *testing.T, s *Scenario, m Mesh) {
 		err := s.Run(m)
 		var at *StepError
-		if !errors.As(err, &at) || at.Step != s.FailsAt {
-			t.Errorf("it is to fail at step %d; it ended with: %v", s.FailsAt, err)
+		if !errors.As(err, &at) || at.Step != s.FailsAt || s.FailsWith == "" || !strings.Contains(err.Error(), s.FailsWith) {
+			t.Errorf("it is to fail at step %d with %q; it ended with: %v", s.FailsAt, s.FailsWith, err)
 		}
 	})
 }

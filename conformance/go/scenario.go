@@ -19,8 +19,10 @@ type Scenario struct {
 	About string `json:"about"`
 	// PatienceMS is how long a step waits for what it needs.
 	PatienceMS int `json:"patience_ms"`
-	// FailsAt is the step that fails, from 1; of files in conformance/wrong only.
-	FailsAt int `json:"fails_at"`
+	// FailsAt is the step that fails, from 1, and FailsWith a part of the reason; of
+	// files in conformance/wrong only.
+	FailsAt   int    `json:"fails_at"`
+	FailsWith string `json:"fails_with"`
 	// Steps are done one after another.
 	Steps []json.RawMessage `json:"steps"`
 }

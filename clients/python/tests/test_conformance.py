@@ -40,3 +40,5 @@ def test_wrong_scenario_fails(path: Path, mesh: Mesh) -> None:
     with pytest.raises(StepError) as failed:
         scenario.run(mesh)
     assert failed.value.step == scenario.fails_at, str(failed.value)
+    assert scenario.fails_with
+    assert scenario.fails_with in str(failed.value)

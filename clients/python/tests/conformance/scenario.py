@@ -48,10 +48,13 @@ class Scenario:
         steps: list[dict[str, Any]],
         patience_ms: int = 20_000,
         fails_at: int = 0,
+        fails_with: str = "",
     ) -> None:
         self.about = about
         self.patience = patience_ms / 1000
+        # The step that fails, from 1, and a part of the reason; of conformance/wrong only.
         self.fails_at = fails_at
+        self.fails_with = fails_with
         self.steps = steps
 
     @classmethod

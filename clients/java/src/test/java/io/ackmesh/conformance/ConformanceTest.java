@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -33,11 +34,13 @@ class ConformanceTest {
     load(file).run(mesh());
   }
 
-  /** It must fail, and at the step that it says. */
+  /** It must fail, at the step and for the reason that it says. */
   private static void fails(Path file) throws IOException {
     Scenario scenario = load(file);
     StepException failed = assertThrows(StepException.class, () -> scenario.run(mesh()));
     assertEquals(scenario.failsAt(), failed.step(), failed.getMessage());
+    assertFalse(scenario.failsWith().isEmpty(), "fails_with is missing");
+    assertTrue(failed.getMessage().contains(scenario.failsWith()), failed.getMessage());
   }
 
   private static Stream<Path> files(String folder) throws IOException {

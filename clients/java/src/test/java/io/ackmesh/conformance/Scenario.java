@@ -39,6 +39,7 @@ final class Scenario {
 
   private final Duration patience;
   private final int failsAt;
+  private final String failsWith;
   private final List<JsonObject> steps;
 
   private Scenario(JsonObject file) {
@@ -46,6 +47,7 @@ final class Scenario {
     fields.text("about");
     patience = Duration.ofMillis(fields.number("patience_ms", 20_000));
     failsAt = fields.number("fails_at", 0);
+    failsWith = fields.text("fails_with", "");
     fields.has("steps");
     steps = file.getAsJsonArray("steps").asList().stream().map(e -> e.getAsJsonObject()).toList();
     fields.allRead();
@@ -60,6 +62,11 @@ final class Scenario {
   /** The step that fails, from 1; of files in conformance/wrong only. */
   int failsAt() {
     return failsAt;
+  }
+
+  /** A part of the reason why it fails; of files in conformance/wrong only. */
+  String failsWith() {
+    return failsWith;
   }
 
   /**

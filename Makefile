@@ -186,4 +186,4 @@ clean: ## Remove everything that was built or downloaded here
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { split($$1, name, " "); printf "  %-14s %s\n", name[1], $$2 }' $(MAKEFILE_LIST)
+		/^[a-z-]+:.*## / { split($$1, name, " "); printf "  %-16s %s\n", name[1], $$2 }' $(MAKEFILE_LIST)

@@ -2,6 +2,7 @@ package ackmesh
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -146,10 +147,11 @@ func (s *Stream) Recv(ctx context.Context) (*Batch, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if s.err != nil {
-		return nil, s.err
+	var left *CloseError // is Close's to tell
+	if s.err == nil || errors.As(s.err, &left) {
+		return nil, ErrClosed
 	}
-	return nil, ErrClosed
+	return nil, s.err
 }
 
 // Ack acks deliveries by id and returns how many of them that were outstanding.

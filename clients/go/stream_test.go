@@ -260,6 +260,9 @@ func TestStreamCloseIsBounded(t *testing.T) {
 		if d := time.Since(begun); d > 13*time.Second {
 			t.Errorf("closed after %v", d)
 		}
+		if _, err := s.Recv(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("Recv after a Close that left something: %v", err)
+		}
 	})
 }
 

@@ -35,14 +35,9 @@ type publish struct {
 }
 
 func (p *publish) run(w *world) error {
-	conn, err := w.dial()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }() // answered
 	ctx, cancel := w.limit()
 	defer cancel()
-	answer, err := pb.NewEventMeshClient(conn).Publish(ctx, p.request(1))
+	answer, err := w.client.Publish(ctx, p.request(1))
 	if err != nil {
 		st := status.Convert(err)
 		answer = &pb.PublishResponse{RequestId: 1, Status: &rpcstatus.Status{Code: int32(st.Code()), Message: st.Message()}}
@@ -97,7 +92,7 @@ type publishStream struct {
 }
 
 func (p *publishStream) run(w *world) error {
-	conn, err := w.dial()
+	conn, err := w.mesh.dial()
 	if err != nil {
 		return err
 	}
@@ -156,7 +151,7 @@ func (r *recommend) run(w *world) error {
 }
 
 func (w *world) recommendGRPC(ctx context.Context, literal bool) (string, error) {
-	conn, err := w.dial()
+	conn, err := w.mesh.dial()
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,6 @@
-// Package conformance runs scenario files with the generated Go code. What the
-// files may say is in conformance/README.md; the runners of the other languages
-// have the same steps under the same names.
+// Package conformance runs scenario files with the generated Go code, and with the
+// client library of Go. What the files may say is in conformance/README.md; the
+// runners of the other languages have the same steps under the same names.
 package conformance
 
 import (
@@ -85,8 +85,8 @@ var steps = map[string]func() step{
 
 // Run does all steps, and then ends in order the streams that are left. A failure
 // is a *StepError; one of that ending counts as a step behind the last.
-func (s *Scenario) Run(m Mesh) error {
-	w := newWorld(m, s.PatienceMS)
+func (s *Scenario) Run(m Mesh, c Client) error {
+	w := newWorld(m, c, s.PatienceMS)
 	defer w.close()
 	for i, raw := range s.Steps {
 		do, st, err := parse(raw)

@@ -419,7 +419,7 @@ func (b *breakOff) run(w *world) error {
 	if err != nil {
 		return err
 	}
-	s.close()
+	s.call.Close()
 	if err := w.await("the break", func() bool { return s.ended != nil }, s); err != nil {
 		return err
 	}

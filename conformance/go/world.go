@@ -24,10 +24,30 @@ type Mesh struct {
 	GRPC, HTTP, Control string
 }
 
+// Client is what publishes and subscribes: Generated or Library.
+type Client interface {
+	// Publish is EventMesh.Publish.
+	Publish(ctx context.Context, req *pb.PublishRequest) (*pb.PublishResponse, error)
+	// Subscribe begins EventMesh.Subscribe on a connection of its own.
+	Subscribe() (Call, error)
+}
+
+// Call is one Subscribe call.
+type Call interface {
+	Send(msg *pb.SubscribeRequest) error
+	Recv() (*pb.SubscribeResponse, error)
+	// CloseSend ends it in order.
+	CloseSend() error
+	// Close breaks it, if it has not ended, and its connection. It may be called
+	// again.
+	Close()
+}
+
 // world is one scenario under way. Everything that streams bring comes through
 // arrivals, so that one goroutine knows all of it.
 type world struct {
 	mesh     Mesh
+	client   Client
 	patience time.Duration
 	arrivals chan arrival
 	streams  map[string]*stream
@@ -48,8 +68,7 @@ type arrival struct {
 // stream is one Subscribe call on a connection of its own.
 type stream struct {
 	name    string
-	call    grpc.BidiStreamingClient[pb.SubscribeRequest, pb.SubscribeResponse]
-	close   func()
+	call    Call
 	opened  *pb.Opened
 	changed map[uint64]*pb.Changed
 	fates   map[uint64][]pb.AckResult_Status // of each delivery id, not yet looked at
@@ -65,9 +84,9 @@ type delivery struct {
 	at     time.Time
 }
 
-func newWorld(m Mesh, patienceMS int) *world {
+func newWorld(m Mesh, c Client, patienceMS int) *world {
 	w := &world{
-		mesh: m, patience: defaultPatience, arrivals: make(chan arrival), done: make(chan struct{}),
+		mesh: m, client: c, patience: defaultPatience, arrivals: make(chan arrival), done: make(chan struct{}),
 		streams: map[string]*stream{}, held: map[string]*delivery{},
 	}
 	if patienceMS > 0 {
@@ -80,13 +99,13 @@ func newWorld(m Mesh, patienceMS int) *world {
 func (w *world) close() {
 	close(w.done)
 	for _, s := range w.streams {
-		s.close()
+		s.call.Close()
 	}
 }
 
-// dial connects anew. Messages of the largest size may be sent and received.
-func (w *world) dial() (*grpc.ClientConn, error) {
-	return grpc.NewClient(w.mesh.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()),
+// dial connects anew.
+func (m Mesh) dial() (*grpc.ClientConn, error) {
+	return grpc.NewClient(m.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 }
 
@@ -101,20 +120,11 @@ func (w *world) connect(name string) (*stream, error) {
 	if old := w.streams[name]; old != nil && old.ended == nil {
 		return nil, fmt.Errorf("stream %s is open", name)
 	}
-	conn, err := w.dial()
+	call, err := w.client.Subscribe()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	call, err := pb.NewEventMeshClient(conn).Subscribe(ctx)
-	if err != nil {
-		cancel()
-		return nil, errors.Join(err, conn.Close())
-	}
-	s := &stream{
-		name: name, call: call, changed: map[uint64]*pb.Changed{}, fates: map[uint64][]pb.AckResult_Status{},
-		close: func() { cancel(); _ = conn.Close() }, // it is of no more use
-	}
+	s := &stream{name: name, call: call, changed: map[uint64]*pb.Changed{}, fates: map[uint64][]pb.AckResult_Status{}}
 	w.streams[name] = s
 	go w.read(s)
 	return s, nil
@@ -167,7 +177,7 @@ func (w *world) take(a arrival) {
 	s := a.stream
 	if a.err != nil {
 		s.ended = ending(a.err)
-		s.close()
+		s.call.Close()
 		return
 	}
 	switch k := a.msg.GetKind().(type) {

@@ -386,9 +386,11 @@ func (l *loop) schedule(p *part, now time.Time) {
 	if t, ok := p.m.Deadline(); ok {
 		p.deadline = t
 	}
-	for _, at := range []time.Time{p.retryAt, p.turn.again} {
-		if !at.IsZero() && (p.deadline.IsZero() || at.Before(p.deadline)) {
-			p.deadline = at
+	if l.frozen[p.key.Subscriber] == nil { // else the thaw brings the look
+		for _, at := range []time.Time{p.retryAt, p.turn.again} {
+			if !at.IsZero() && (p.deadline.IsZero() || at.Before(p.deadline)) {
+				p.deadline = at
+			}
 		}
 	}
 	l.note(p.deadline)

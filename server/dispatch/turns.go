@@ -113,7 +113,7 @@ func (s *turn) next(now time.Time) {
 func (l *loop) takeTurn(p *part, now time.Time) {
 	switch {
 	case p.m.HasSuspectOut():
-		p.turn.used = true
+		p.turn.used, p.turn.again = true, time.Time{}
 	case p.m.WantsSuspectOut():
 		ok, again := l.d.turns.take(p, p.turn.used, now)
 		p.turn = partTurn{known: true, again: again}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ackmesh/ackmesh/offsetstore"
@@ -87,4 +88,97 @@ func TestTurnsOfWhom(t *testing.T) {
 			t.Errorf("%v is given the turn: %v", c.p.key, ok)
 		}
 	}
+}
+
+// TestFrozenWaitsForThaw: what a part waits for while its subscriber is held still
+// brings no looks that change nothing: the thaw does.
+func TestFrozenWaitsForThaw(t *testing.T) {
+	sub := offsetstore.Subscriber{Kind: offsetstore.KindClient, Name: "c"}
+	for name, wait := range map[string]func(p *part, until time.Time){
+		"a turn":         func(p *part, until time.Time) { p.turn = partTurn{known: true, again: until} },
+		"another commit": func(p *part, until time.Time) { p.retryAt = until; p.left = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, Config{})
+				r.open("c", sinkFunc(discard))
+				r.publish(1)
+				synctest.Wait()
+				l := r.loop()
+				release := block(l)
+				p, now := l.parts[sub], time.Now()
+				l.hold(sub, &freeze{waiting: make(chan struct{})})
+				wait(p, now.Add(time.Second))
+				l.touch(p)
+				if n := turnsUntil(l, now, now.Add(time.Minute)); n > 20 {
+					t.Errorf("%d turns or more in a minute", n)
+				}
+				l.thaw(sub)
+				l.turn(now.Add(time.Minute))
+				if !p.turn.again.IsZero() || !p.retryAt.IsZero() {
+					t.Errorf("after the thaw it waits until %v, %v", p.turn.again, p.retryAt)
+				}
+				release()
+			})
+		})
+	}
+}
+
+// TestSuspectOutNeedsNoTurn: a part whose suspect is in flight, again after an ack
+// that could not be stored, does not ask for the turn that it waited for then.
+func TestSuspectOutNeedsNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Config{})
+		for i := range 3 {
+			s := r.open("c", sinkFunc(discard))
+			if i == 0 {
+				r.publish(1)
+			}
+			<-time.After(10 * time.Second)
+			if l := r.loop(); suspectOut(t, l) {
+				release := block(l)
+				p, now := l.parts[offsetstore.Subscriber{Kind: offsetstore.KindClient, Name: "c"}], time.Now()
+				p.turn = partTurn{known: true, again: now.Add(time.Second)}
+				l.touch(p)
+				if n := turnsUntil(l, now, now.Add(10*time.Second)); n > 20 {
+					t.Errorf("%d turns or more in ten seconds", n)
+				}
+				release()
+				return
+			}
+			r.d.End(s, true, 0, nil)
+			<-s.Done()
+		}
+		t.Fatal("it has become no suspect")
+	})
+}
+
+// suspectOut tells whether the one part of a loop has a suspect in flight.
+func suspectOut(t *testing.T, l *loop) (out bool) {
+	t.Helper()
+	err := l.call(t.Context(), func() {
+		for _, p := range l.parts {
+			out = p.m.HasSuspectOut()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// turnsUntil counts the turns that a loop, which the caller has for himself, takes
+// for its deadlines, up to 100.
+func turnsUntil(l *loop, now, end time.Time) (n int) {
+	for n < 100 {
+		l.turn(now)
+		n++
+		if l.next.IsZero() || l.next.After(end) {
+			return n
+		}
+		if l.next.After(now) {
+			now = l.next
+		}
+	}
+	return n
 }

@@ -68,8 +68,11 @@ func (d *Dispatcher) Subscribers(topic string) ([]SubscriberInfo, error) {
 		topic string
 		sub   offsetstore.Subscriber
 	}
-	found := map[id]*SubscriberInfo{}
-	undated := map[id]bool{} // a crash has left some of its values without a date
+	type entry struct {
+		SubscriberInfo
+		undated bool // a crash has left some of its values without a date
+	}
+	found := map[id]*entry{}
 	var bad error
 	err := d.store.ScanRecords(subscribersSpace, "", "", func(key string, value []byte) bool {
 		t, sub, err := splitRecordKey(key)
@@ -80,7 +83,7 @@ func (d *Dispatcher) Subscribers(topic string) ([]SubscriberInfo, error) {
 		if topic != "" && t != topic {
 			return true
 		}
-		info := &SubscriberInfo{Topic: t, Subscriber: sub}
+		info := &entry{SubscriberInfo: SubscriberInfo{Topic: t, Subscriber: sub}}
 		if bad = json.Unmarshal(value, &info.Settings); bad != nil {
 			return false
 		}
@@ -93,7 +96,7 @@ func (d *Dispatcher) Subscribers(topic string) ([]SubscriberInfo, error) {
 	err = d.store.Scan(topic, func(k offsetstore.Key, v offsetstore.Value) bool {
 		if info := found[id{k.Topic, k.Subscriber}]; info != nil {
 			info.Absent = max(info.Absent, v.Absent)
-			undated[id{k.Topic, k.Subscriber}] = v.Absent == 0 || undated[id{k.Topic, k.Subscriber}]
+			info.undated = info.undated || v.Absent == 0
 		}
 		return true
 	})
@@ -101,11 +104,11 @@ func (d *Dispatcher) Subscribers(topic string) ([]SubscriberInfo, error) {
 		return nil, err
 	}
 	out := make([]SubscriberInfo, 0, len(found))
-	for key, info := range found {
-		if info.Streams = d.streamsOf(info.Topic, info.Subscriber); info.Streams > 0 || undated[key] {
+	for _, info := range found {
+		if info.Streams = d.streamsOf(info.Topic, info.Subscriber); info.Streams > 0 || info.undated {
 			info.Absent = 0
 		}
-		out = append(out, *info)
+		out = append(out, info.SubscriberInfo)
 	}
 	slices.SortFunc(out, func(a, b SubscriberInfo) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Subscriber.String(), b.Subscriber.String()))

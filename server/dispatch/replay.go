@@ -39,8 +39,11 @@ func (d *Dispatcher) frameAt(ctx context.Context, topic, topicID, partition stri
 	if topic == "" || partition == "" {
 		return nil, nil
 	}
-	rec, err := d.readThere(ctx, topic, topicID, partition, off)
-	if err != nil || rec == nil {
+	rec, err := d.readOne(ctx, topic, topicID, partition, off)
+	switch {
+	case errors.Is(err, storage.ErrTopicNotFound), errors.Is(err, storage.ErrPartitionNotFound):
+		return nil, nil
+	case err != nil || rec == nil:
 		return nil, err
 	}
 	return frame.View(rec.Frame), nil
@@ -67,15 +70,6 @@ func isLetterOf(letter, event frame.View) bool {
 func isLetter(v frame.View, id string) bool {
 	value, ok := v.Attr(frame.AttrDLQID)
 	return ok && string(value) == id
-}
-
-// readThere is readOne where the topic or the partition may be gone too.
-func (d *Dispatcher) readThere(ctx context.Context, topic, topicID, partition string, off int64) (*storage.Record, error) {
-	rec, err := d.readOne(ctx, topic, topicID, partition, off)
-	if errors.Is(err, storage.ErrTopicNotFound) || errors.Is(err, storage.ErrPartitionNotFound) {
-		return nil, nil
-	}
-	return rec, err
 }
 
 // ErrNoReplay: a dead letter cannot be published again.

@@ -132,40 +132,8 @@ func (d *Dispatcher) expire(ctx context.Context, now time.Time, ahead time.Durat
 	return first
 }
 
-// removeAbsent removes a subscriber that is absent as long as it was when it was
-// listed: it may have been here meanwhile.
-func (d *Dispatcher) removeAbsent(ctx context.Context, info SubscriberInfo) error {
-	if err := d.locks.lock(ctx, info.Topic, info.Subscriber); err != nil {
-		return err
-	}
-	defer d.locks.unlock(info.Topic, info.Subscriber) // nobody comes meanwhile
-	if d.streamsOf(info.Topic, info.Subscriber) > 0 {
-		return nil
-	}
-	if err := d.settleLeft(ctx, info.Topic, info.Subscriber); err != nil {
-		return err
-	}
-	same := true
-	err := d.store.Scan(info.Topic, func(k offsetstore.Key, v offsetstore.Value) bool {
-		if k.Subscriber == info.Subscriber {
-			same = same && v.Absent != 0 && v.Absent <= info.Absent
-		}
-		return same
-	})
-	if err != nil || !same {
-		return err
-	}
-	if err := d.deleteLocked(ctx, info.Topic, info.Subscriber); err != nil {
-		return err
-	}
-	d.Metrics.ExpiredSubscribers.Add(1)
-	d.cfg.Logger.Info("subscriber removed: it was absent too long", "topic", info.Topic, "subscriber", info.Subscriber.String(), "since", time.UnixMilli(info.Absent))
-	return nil
-}
-
-// dateAbsence notes since when a subscriber is absent. A subscriber that comes back
-// clears it.
-func (d *Dispatcher) dateAbsence(ctx context.Context, info SubscriberInfo, date func(absent int64) int64) error {
+// whileAbsent calls fn unless the subscriber has a stream. Nobody comes meanwhile.
+func (d *Dispatcher) whileAbsent(ctx context.Context, info SubscriberInfo, fn func() error) error {
 	if err := d.locks.lock(ctx, info.Topic, info.Subscriber); err != nil {
 		return err
 	}
@@ -173,21 +141,55 @@ func (d *Dispatcher) dateAbsence(ctx context.Context, info SubscriberInfo, date 
 	if d.streamsOf(info.Topic, info.Subscriber) > 0 {
 		return nil
 	}
-	txn := &offsetstore.Txn{}
-	err := d.store.Scan(info.Topic, func(k offsetstore.Key, v offsetstore.Value) bool {
-		if at := date(v.Absent); k.Subscriber == info.Subscriber && v.Absent != at {
-			v.Absent = at
-			txn.Puts = append(txn.Puts, offsetstore.Put{Key: k, Value: v})
-		}
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	for puts := range slices.Chunk(txn.Puts, datesAtOnce) {
-		if err := offsetstore.Commit(ctx, d.store, &offsetstore.Txn{Puts: puts}); err != nil {
+	return fn()
+}
+
+// removeAbsent removes a subscriber that is absent as long as it was when it was
+// listed: it may have been here meanwhile.
+func (d *Dispatcher) removeAbsent(ctx context.Context, info SubscriberInfo) error {
+	return d.whileAbsent(ctx, info, func() error {
+		if err := d.settleLeft(ctx, info.Topic, info.Subscriber); err != nil {
 			return err
 		}
-	}
-	return nil
+		same := true
+		err := d.store.Scan(info.Topic, func(k offsetstore.Key, v offsetstore.Value) bool {
+			if k.Subscriber == info.Subscriber {
+				same = same && v.Absent != 0 && v.Absent <= info.Absent
+			}
+			return same
+		})
+		if err != nil || !same {
+			return err
+		}
+		if err := d.deleteLocked(ctx, info.Topic, info.Subscriber); err != nil {
+			return err
+		}
+		d.Metrics.ExpiredSubscribers.Add(1)
+		d.cfg.Logger.Info("subscriber removed: it was absent too long", "topic", info.Topic, "subscriber", info.Subscriber.String(), "since", time.UnixMilli(info.Absent))
+		return nil
+	})
+}
+
+// dateAbsence notes since when a subscriber is absent. A subscriber that comes back
+// clears it.
+func (d *Dispatcher) dateAbsence(ctx context.Context, info SubscriberInfo, date func(absent int64) int64) error {
+	return d.whileAbsent(ctx, info, func() error {
+		txn := &offsetstore.Txn{}
+		err := d.store.Scan(info.Topic, func(k offsetstore.Key, v offsetstore.Value) bool {
+			if at := date(v.Absent); k.Subscriber == info.Subscriber && v.Absent != at {
+				v.Absent = at
+				txn.Puts = append(txn.Puts, offsetstore.Put{Key: k, Value: v})
+			}
+			return true
+		})
+		if err != nil {
+			return err
+		}
+		for puts := range slices.Chunk(txn.Puts, datesAtOnce) {
+			if err := offsetstore.Commit(ctx, d.store, &offsetstore.Txn{Puts: puts}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -182,6 +182,7 @@ func TestC55_DamagedFile(t *testing.T) {
 		"empty":     func([]byte) []byte { return nil },
 		"zeros":     func(b []byte) []byte { return make([]byte, len(b)) },
 		"truncated": func(b []byte) []byte { return b[:len(b)-3] },
+		"versioned": func(b []byte) []byte { return bytes.Replace(b, []byte(" 1 "), []byte(" 3 "), 1) },
 		"garbled":   func(b []byte) []byte { b[len(b)/2] ^= 0x40; return b },
 		"no JSON":   func([]byte) []byte { return state(t, "ackmesh-cursors", 1, "{") },
 		"other":     func([]byte) []byte { return state(t, "something-else", 1, "{}") },

@@ -119,6 +119,7 @@ var damages = map[string]func([]byte) []byte{
 	"zeroed":    func(b []byte) []byte { return make([]byte, len(b)) },
 	"garbled":   func(b []byte) []byte { return bytes.Map(func(r rune) rune { return r ^ 5 }, b) },
 	"flipped":   func(b []byte) []byte { b[len(b)-4] ^= 4; return b },
+	"versioned": func(b []byte) []byte { return bytes.Replace(b, []byte(" 1 "), []byte(" 3 "), 1) },
 	"longer":    func(b []byte) []byte { return append(b, "more"...) },
 }
 

@@ -123,7 +123,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// Every single changed byte is noticed, and every cut.
+// Every single changed bit is noticed, and every cut; that of a version is not
+// taken for a newer one.
 func TestStateDamage(t *testing.T) {
 	f := crashfs.New()
 	must(t, f.MkdirAll("/d"))
@@ -133,17 +134,32 @@ func TestStateDamage(t *testing.T) {
 	try := func(what string, at int, b []byte) {
 		t.Helper()
 		must(t, f.Corrupt("/d/s", func([]byte) []byte { return b }))
-		if _, _, err := vfs.ReadState(f, "/d/s", "kind", 1); !errors.Is(err, vfs.ErrDamaged) && !errors.Is(err, vfs.ErrVersion) {
+		if _, _, err := vfs.ReadState(f, "/d/s", "kind", 1); !errors.Is(err, vfs.ErrDamaged) {
 			t.Errorf("%s at byte %d: %v", what, at, err)
 		}
 	}
 	for i := range whole {
-		b := slices.Clone(whole)
-		b[i] ^= 0x11
-		try("changed", i, b)
+		for bit := range 8 {
+			b := slices.Clone(whole)
+			b[i] ^= 1 << bit
+			try("changed", i, b)
+		}
 		try("cut", i, slices.Clone(whole[:i]))
 	}
 	try("longer", len(whole), append(slices.Clone(whole), 0))
+}
+
+// What was written when headers had no checksum of their own is read.
+func TestStateWithoutHeaderSum(t *testing.T) {
+	f := crashfs.New()
+	must(t, f.MkdirAll("/d"))
+	must(t, vfs.WriteFile(f, "/d/s", []byte("kind 2 0 00000000\n")))
+	if v, b, err := vfs.ReadState(f, "/d/s", "kind", 2); v != 2 || len(b) != 0 || err != nil {
+		t.Errorf("version %d, %q, %v", v, b, err)
+	}
+	if _, _, err := vfs.ReadState(f, "/d/s", "kind", 1); !errors.Is(err, vfs.ErrVersion) {
+		t.Errorf("a newer version: %v", err)
+	}
 }
 
 // A failure of any call leaves the old or the new content, and says which is
@@ -190,6 +206,7 @@ func TestReadFileLimit(t *testing.T) {
 func FuzzReadState(f *testing.F) {
 	f.Add([]byte("kind 1 2 8a2f1c3d\nhi"))
 	f.Add([]byte("kind 1 0 00000000\n"))
+	f.Add([]byte("kind 1 0 00000000 0\n"))
 	f.Add([]byte("\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := crashfs.New()

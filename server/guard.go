@@ -2,7 +2,6 @@ package server
 
 import (
 	"path/filepath"
-	"sync/atomic"
 
 	"github.com/ackmesh/ackmesh/offsetstore/badger"
 	"github.com/ackmesh/ackmesh/server/diskguard"
@@ -14,7 +13,8 @@ type guard interface {
 	check() error
 	// room asks for free bytes for what cannot be put off.
 	room(need int64) error
-	// onChange calls fn with each change of what check returns; nil: no more.
+	// onChange calls fn, one call at a time, with each change of what check returns
+	// between nil and an error; nil: no more.
 	onChange(fn func(error))
 	close() error
 }
@@ -30,8 +30,11 @@ func (noGuard) close() error         { return nil }
 // diskGuard keeps the data directory's disk from running full.
 type diskGuard struct {
 	g      *diskguard.Guard
-	notify atomic.Pointer[func(error)]
 	cancel func()
+
+	telling chan struct{} // held while fn is told
+	fn      func(error)   // nil: nobody is to be told
+	refused bool          // what fn was told last
 }
 
 // segmentRoom is the room for the segment that the log prepares ahead.
@@ -58,26 +61,45 @@ func (s *Server) openGuard() (guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &diskGuard{g: g}
-	d.cancel = g.Subscribe(d.changed)
-	g.Start()
-	return d, nil
+	return watchDisk(g), nil
 }
 
-func (d *diskGuard) changed(err error) {
-	if fn := d.notify.Load(); fn != nil && *fn != nil {
-		(*fn)(err)
-	}
+// watchDisk starts a guard.
+func watchDisk(g *diskguard.Guard) *diskGuard {
+	d := &diskGuard{g: g, telling: make(chan struct{}, 1)}
+	d.cancel = g.Subscribe(d.changed)
+	g.Start()
+	return d
 }
 
 func (d *diskGuard) check() error          { return d.g.Check() }
 func (d *diskGuard) room(need int64) error { return d.g.Room(need) }
 
-// onChange also tells fn at once when writes are refused already.
+// onChange also tells fn at once when writes are refused already. What was told
+// before is not called any more when it returns.
 func (d *diskGuard) onChange(fn func(error)) {
-	d.notify.Store(&fn)
-	if err := d.g.Check(); err != nil && fn != nil {
-		fn(err)
+	d.telling <- struct{}{}
+	defer func() { <-d.telling }()
+	d.fn, d.refused = fn, false
+	d.tell()
+}
+
+// changed tells how it is now, which may not be how it was when the guard saw a
+// change.
+func (d *diskGuard) changed(error) {
+	d.telling <- struct{}{}
+	defer func() { <-d.telling }()
+	d.tell()
+}
+
+// tell tells fn what it was not told yet. The caller holds telling.
+func (d *diskGuard) tell() {
+	if d.fn == nil {
+		return
+	}
+	if err := d.g.Check(); (err != nil) != d.refused {
+		d.refused = err != nil
+		d.fn(err)
 	}
 }
 

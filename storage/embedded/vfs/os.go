@@ -74,11 +74,14 @@ func writePid(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
 	}
-	if _, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil && !errors.Is(err, unix.ENOSPC) {
+	if _, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil && !noRoom(err) {
 		return err
 	}
 	return nil
 }
+
+// noRoom tells whether an error is that the disk is full, or a quota used up.
+func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // Space implements FS.
 func (osFS) Space(dir string) (total, free int64, err error) {

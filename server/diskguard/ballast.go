@@ -29,10 +29,13 @@ func (g *Guard) refill() {
 		return
 	}
 	if err := makeBallast(g.ballastPath(), g.opt.Ballast); err != nil {
-		g.opt.Logger.Warn("cannot make the ballast", "error", err)
+		if !g.without {
+			g.opt.Logger.Warn("cannot make the ballast, trying again", "error", err)
+		}
+		g.without = true
 		return
 	}
-	g.ballast = true
+	g.ballast, g.without = true, false
 	g.measure()
 }
 

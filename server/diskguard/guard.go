@@ -62,6 +62,7 @@ type Guard struct {
 
 	mu      sync.Mutex // held to measure and to change the ballast
 	ballast bool       // is there
+	without bool       // it could not be made, and that was told
 
 	subsMu sync.Mutex
 	subs   map[int]func(error)

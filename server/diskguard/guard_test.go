@@ -1,7 +1,9 @@
 package diskguard
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -241,6 +243,26 @@ func TestBallast(t *testing.T) {
 	if again := d.guard(t, 400); !again.ballast {
 		t.Fatal("the ballast was not found again")
 	}
+}
+
+// TestBallastComplaint: a ballast that cannot be made though there is room, as with
+// a quota, is told once, not with each look.
+func TestBallastComplaint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t, 1000, 10)
+		d.dir = filepath.Join(d.dir, "nowhere")
+		var log bytes.Buffer
+		g, err := New(Options{Dir: d.dir, Margin: 100, Ballast: d.ballast, Usage: d.usage, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Start()
+		<-time.After(time.Minute)
+		g.Stop()
+		if n := strings.Count(log.String(), "cannot make the ballast"); n != 1 {
+			t.Errorf("told %d times in a minute", n)
+		}
+	})
 }
 
 func TestBallastTakesItsSpace(t *testing.T) {

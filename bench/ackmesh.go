@@ -52,7 +52,9 @@ func (m *mesh) Unfinished(ctx context.Context, topic string, sub load.Sub) (int6
 	}
 	left := int64(0)
 	for _, o := range res.GetOffsets() {
-		left += o.GetLag()
+		if left += o.GetLag(); o.GetBounds() == pb.BoundsState_BOUNDS_STATE_UNKNOWN {
+			left += o.GetInFlight() + o.GetWaiting() // there is no lag
+		}
 	}
 	return left, nil
 }

@@ -5,7 +5,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,33 +61,44 @@ func (s *Service) ListTopics(ctx context.Context, req *pb.ListTopicsRequest) (*p
 		return nil, fail(err)
 	}
 	out := &pb.ListTopicsResponse{}
+	log := newAsker(ctx)
 	for _, t := range topics {
 		if !strings.HasPrefix(t.Name, req.GetPrefix()) {
 			continue
 		}
-		msg, err := s.topic(ctx, t)
-		if errors.Is(err, storage.ErrTopicNotFound) || errors.Is(err, storage.ErrPartitionNotFound) {
-			continue // deleted, or made anew, since the topics were listed
-		}
+		msg, err := s.topic(ctx, t, log)
 		if err != nil {
 			return nil, fail(err)
+		}
+		if slices.ContainsFunc(msg.GetPartitions(), isAbsent) {
+			continue // deleted, or made anew, since the topics were listed
 		}
 		out.Topics = append(out.Topics, msg)
 	}
 	return out, nil
 }
 
-func (s *Service) topic(ctx context.Context, t storage.Topic) (*pb.Topic, error) {
+func isAbsent(p *pb.Partition) bool { return p.GetBounds() == pb.BoundsState_BOUNDS_STATE_ABSENT }
+
+// topic shows a topic, with bounds where the log tells them.
+func (s *Service) topic(ctx context.Context, t storage.Topic, log *asker) (*pb.Topic, error) {
 	out := &pb.Topic{Topic: t.Name, Id: t.ID}
 	b, ok := storage.As[storage.Bounder](s.backend)
 	for _, name := range t.Partitions {
 		p := &pb.Partition{Partition: name}
-		if ok {
-			var err error
-			p.MinOffset, p.MaxOffset, err = b.Bounds(ctx, t.Name, name)
-			if err != nil && !errors.Is(err, storage.ErrUnknown) {
-				return nil, err
+		var err error
+		p.Bounds, p.BoundsError, err = log.ask(ctx, func(ctx context.Context) error {
+			if !ok {
+				return fmt.Errorf("backend %s does not tell them: %w", s.backend.Name(), storage.ErrUnknown)
 			}
+			low, high, err := b.Bounds(ctx, t.Name, name)
+			if err == nil {
+				p.MinOffset, p.MaxOffset = low, high
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
 		out.Partitions = append(out.Partitions, p)
 	}
@@ -117,7 +127,7 @@ func (s *Service) CreateTopic(ctx context.Context, req *pb.CreateTopicRequest) (
 	if err != nil {
 		return nil, fail(err)
 	}
-	msg, err := s.topic(ctx, t)
+	msg, err := s.topic(ctx, t, newAsker(ctx))
 	if err != nil {
 		return nil, fail(err)
 	}
@@ -150,6 +160,7 @@ func (s *Service) GetOffsets(ctx context.Context, req *pb.GetOffsetsRequest) (*p
 		}
 	}
 	out := &pb.GetOffsetsResponse{}
+	log := newAsker(ctx)
 	var failed error
 	err := s.store.Scan(req.GetTopic(), func(k offsetstore.Key, v offsetstore.Value) bool {
 		if want.Kind != 0 && k.Subscriber != want {
@@ -160,11 +171,11 @@ func (s *Service) GetOffsets(ctx context.Context, req *pb.GetOffsetsRequest) (*p
 			return false
 		}
 		if pops {
-			failed = s.groupOffsets(ctx, k, v, out)
+			failed = s.groupOffsets(ctx, k, v, log, out)
 			return failed == nil
 		}
 		var o *pb.PartitionOffsets
-		if o, failed = s.offsets(ctx, k, v); failed != nil {
+		if o, failed = s.offsets(ctx, k, v, log); failed != nil {
 			return false
 		}
 		out.Offsets = append(out.Offsets, o)
@@ -184,20 +195,30 @@ func comparePartitions(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-func (s *Service) offsets(ctx context.Context, k offsetstore.Key, v offsetstore.Value) (*pb.PartitionOffsets, error) {
+// offsets shows where a subscriber is, between the bounds where the log tells them.
+func (s *Service) offsets(ctx context.Context, k offsetstore.Key, v offsetstore.Value, log *asker) (*pb.PartitionOffsets, error) {
+	o, err := s.progress(ctx, k, v)
+	if err != nil {
+		return nil, err
+	}
+	o.Bounds, o.BoundsError, err = log.ask(ctx, func(ctx context.Context) error {
+		low, high, err := s.d.Bounds(ctx, k)
+		if err == nil {
+			o.MinOffset, o.MaxOffset, o.Lag = low, high, max(0, high-o.Position)
+		}
+		return err
+	})
+	return o, err
+}
+
+// progress shows where a subscriber is, and what is under way.
+func (s *Service) progress(ctx context.Context, k offsetstore.Key, v offsetstore.Value) (*pb.PartitionOffsets, error) {
 	o := &pb.PartitionOffsets{
 		Topic: k.Topic, Subscriber: k.Subscriber.String(), Partition: k.Partition,
 		Position: v.Position, Epoch: v.Epoch,
 	}
 	for _, r := range v.Finished {
 		o.FinishedAhead += r.Len()
-	}
-	low, high, err := s.d.Bounds(ctx, k)
-	switch {
-	case err == nil:
-		o.MinOffset, o.MaxOffset, o.Lag = low, high, max(0, high-o.Position)
-	case !errors.Is(err, storage.ErrTopicNotFound) && !errors.Is(err, storage.ErrPartitionNotFound) && !errors.Is(err, storage.ErrUnknown):
-		return nil, err
 	}
 	live, ok, err := s.d.Live(ctx, k)
 	if err != nil {

@@ -42,6 +42,9 @@ func unfinished(ctx context.Context, admin pb.AdminClient, topics []string) (lef
 			return 0, fmt.Errorf("offsets of topic %s: %w", topic, err)
 		}
 		for _, o := range res.GetOffsets() {
+			if o.GetBounds() == pb.BoundsState_BOUNDS_STATE_UNKNOWN {
+				return 0, fmt.Errorf("bounds of topic %s partition %s: %s", topic, o.GetPartition(), o.GetBoundsError())
+			}
 			left += o.GetMaxOffset() - o.GetPosition()
 		}
 	}

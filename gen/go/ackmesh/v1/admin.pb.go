@@ -23,6 +23,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// BoundsState says what is known of the offsets that a partition holds.
+type BoundsState int32
+
+const (
+	// The server does not say.
+	BoundsState_BOUNDS_STATE_UNSPECIFIED BoundsState = 0
+	// They are as given.
+	BoundsState_BOUNDS_STATE_KNOWN BoundsState = 1
+	// The log has no such topic or partition any more.
+	BoundsState_BOUNDS_STATE_ABSENT BoundsState = 2
+	// They could not be read.
+	BoundsState_BOUNDS_STATE_UNKNOWN BoundsState = 3
+)
+
+// Enum value maps for BoundsState.
+var (
+	BoundsState_name = map[int32]string{
+		0: "BOUNDS_STATE_UNSPECIFIED",
+		1: "BOUNDS_STATE_KNOWN",
+		2: "BOUNDS_STATE_ABSENT",
+		3: "BOUNDS_STATE_UNKNOWN",
+	}
+	BoundsState_value = map[string]int32{
+		"BOUNDS_STATE_UNSPECIFIED": 0,
+		"BOUNDS_STATE_KNOWN":       1,
+		"BOUNDS_STATE_ABSENT":      2,
+		"BOUNDS_STATE_UNKNOWN":     3,
+	}
+)
+
+func (x BoundsState) Enum() *BoundsState {
+	p := new(BoundsState)
+	*p = x
+	return p
+}
+
+func (x BoundsState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BoundsState) Descriptor() protoreflect.EnumDescriptor {
+	return file_ackmesh_v1_admin_proto_enumTypes[0].Descriptor()
+}
+
+func (BoundsState) Type() protoreflect.EnumType {
+	return &file_ackmesh_v1_admin_proto_enumTypes[0]
+}
+
+func (x BoundsState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BoundsState.Descriptor instead.
+func (BoundsState) EnumDescriptor() ([]byte, []int) {
+	return file_ackmesh_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
 // Direction is what is bounded.
 type SetRateLimitRequest_Direction int32
 
@@ -61,11 +118,11 @@ func (x SetRateLimitRequest_Direction) String() string {
 }
 
 func (SetRateLimitRequest_Direction) Descriptor() protoreflect.EnumDescriptor {
-	return file_ackmesh_v1_admin_proto_enumTypes[0].Descriptor()
+	return file_ackmesh_v1_admin_proto_enumTypes[1].Descriptor()
 }
 
 func (SetRateLimitRequest_Direction) Type() protoreflect.EnumType {
-	return &file_ackmesh_v1_admin_proto_enumTypes[0]
+	return &file_ackmesh_v1_admin_proto_enumTypes[1]
 }
 
 func (x SetRateLimitRequest_Direction) Number() protoreflect.EnumNumber {
@@ -242,7 +299,11 @@ type Partition struct {
 	// The lowest offset that the log holds.
 	MinOffset int64 `protobuf:"varint,2,opt,name=min_offset,json=minOffset,proto3" json:"min_offset,omitempty"`
 	// The offset that the next record will get.
-	MaxOffset     int64 `protobuf:"varint,3,opt,name=max_offset,json=maxOffset,proto3" json:"max_offset,omitempty"`
+	MaxOffset int64 `protobuf:"varint,3,opt,name=max_offset,json=maxOffset,proto3" json:"max_offset,omitempty"`
+	// Unless KNOWN, min_offset and max_offset are 0 and mean nothing.
+	Bounds BoundsState `protobuf:"varint,4,opt,name=bounds,proto3,enum=ackmesh.v1.BoundsState" json:"bounds,omitempty"`
+	// Why they are UNKNOWN.
+	BoundsError   string `protobuf:"bytes,5,opt,name=bounds_error,json=boundsError,proto3" json:"bounds_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -296,6 +357,20 @@ func (x *Partition) GetMaxOffset() int64 {
 		return x.MaxOffset
 	}
 	return 0
+}
+
+func (x *Partition) GetBounds() BoundsState {
+	if x != nil {
+		return x.Bounds
+	}
+	return BoundsState_BOUNDS_STATE_UNSPECIFIED
+}
+
+func (x *Partition) GetBoundsError() string {
+	if x != nil {
+		return x.BoundsError
+	}
+	return ""
 }
 
 // CreateTopicRequest describes a new topic.
@@ -1198,7 +1273,11 @@ type PartitionOffsets struct {
 	// Age of the oldest unfinished delivery. Unset: none.
 	OldestUnfinished *durationpb.Duration `protobuf:"bytes,12,opt,name=oldest_unfinished,json=oldestUnfinished,proto3" json:"oldest_unfinished,omitempty"`
 	// When the last ack became durable. Unset: none since the start.
-	LastAck       *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=last_ack,json=lastAck,proto3" json:"last_ack,omitempty"`
+	LastAck *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=last_ack,json=lastAck,proto3" json:"last_ack,omitempty"`
+	// Unless KNOWN, min_offset, max_offset and lag are 0 and mean nothing.
+	Bounds BoundsState `protobuf:"varint,14,opt,name=bounds,proto3,enum=ackmesh.v1.BoundsState" json:"bounds,omitempty"`
+	// Why they are UNKNOWN.
+	BoundsError   string `protobuf:"bytes,15,opt,name=bounds_error,json=boundsError,proto3" json:"bounds_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1322,6 +1401,20 @@ func (x *PartitionOffsets) GetLastAck() *timestamppb.Timestamp {
 		return x.LastAck
 	}
 	return nil
+}
+
+func (x *PartitionOffsets) GetBounds() BoundsState {
+	if x != nil {
+		return x.Bounds
+	}
+	return BoundsState_BOUNDS_STATE_UNSPECIFIED
+}
+
+func (x *PartitionOffsets) GetBoundsError() string {
+	if x != nil {
+		return x.BoundsError
+	}
+	return ""
 }
 
 // ResetOffsetRequest moves a position.
@@ -2527,13 +2620,15 @@ const file_ackmesh_v1_admin_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x125\n" +
 	"\n" +
 	"partitions\x18\x03 \x03(\v2\x15.ackmesh.v1.PartitionR\n" +
-	"partitions\"g\n" +
+	"partitions\"\xbb\x01\n" +
 	"\tPartition\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x1d\n" +
 	"\n" +
 	"min_offset\x18\x02 \x01(\x03R\tminOffset\x12\x1d\n" +
 	"\n" +
-	"max_offset\x18\x03 \x01(\x03R\tmaxOffset\"\x83\x01\n" +
+	"max_offset\x18\x03 \x01(\x03R\tmaxOffset\x12/\n" +
+	"\x06bounds\x18\x04 \x01(\x0e2\x17.ackmesh.v1.BoundsStateR\x06bounds\x12!\n" +
+	"\fbounds_error\x18\x05 \x01(\tR\vboundsError\"\x83\x01\n" +
 	"\x12CreateTopicRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1e\n" +
 	"\n" +
@@ -2592,7 +2687,7 @@ const file_ackmesh_v1_admin_proto_rawDesc = "" +
 	"subscriber\x18\x02 \x01(\tR\n" +
 	"subscriber\"L\n" +
 	"\x12GetOffsetsResponse\x126\n" +
-	"\aoffsets\x18\x01 \x03(\v2\x1c.ackmesh.v1.PartitionOffsetsR\aoffsets\"\xc5\x03\n" +
+	"\aoffsets\x18\x01 \x03(\v2\x1c.ackmesh.v1.PartitionOffsetsR\aoffsets\"\x99\x04\n" +
 	"\x10PartitionOffsets\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1e\n" +
 	"\n" +
@@ -2611,7 +2706,9 @@ const file_ackmesh_v1_admin_proto_rawDesc = "" +
 	" \x01(\x03R\rfinishedAhead\x12\x18\n" +
 	"\awaiting\x18\v \x01(\x03R\awaiting\x12F\n" +
 	"\x11oldest_unfinished\x18\f \x01(\v2\x19.google.protobuf.DurationR\x10oldestUnfinished\x125\n" +
-	"\blast_ack\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\alastAck\"\xa4\x01\n" +
+	"\blast_ack\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\alastAck\x12/\n" +
+	"\x06bounds\x18\x0e \x01(\x0e2\x17.ackmesh.v1.BoundsStateR\x06bounds\x12!\n" +
+	"\fbounds_error\x18\x0f \x01(\tR\vboundsError\"\xa4\x01\n" +
 	"\x12ResetOffsetRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1e\n" +
 	"\n" +
@@ -2703,7 +2800,12 @@ const file_ackmesh_v1_admin_proto_rawDesc = "" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x12\n" +
 	"\x04undo\x18\x03 \x01(\bR\x04undo\")\n" +
 	"\rDrainResponse\x12\x18\n" +
-	"\astreams\x18\x01 \x01(\x05R\astreams2\xd8\n" +
+	"\astreams\x18\x01 \x01(\x05R\astreams*v\n" +
+	"\vBoundsState\x12\x1c\n" +
+	"\x18BOUNDS_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12BOUNDS_STATE_KNOWN\x10\x01\x12\x17\n" +
+	"\x13BOUNDS_STATE_ABSENT\x10\x02\x12\x18\n" +
+	"\x14BOUNDS_STATE_UNKNOWN\x10\x032\xd8\n" +
 	"\n" +
 	"\x05Admin\x12K\n" +
 	"\n" +
@@ -2739,119 +2841,122 @@ func file_ackmesh_v1_admin_proto_rawDescGZIP() []byte {
 	return file_ackmesh_v1_admin_proto_rawDescData
 }
 
-var file_ackmesh_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_ackmesh_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_ackmesh_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_ackmesh_v1_admin_proto_goTypes = []any{
-	(SetRateLimitRequest_Direction)(0), // 0: ackmesh.v1.SetRateLimitRequest.Direction
-	(*ListTopicsRequest)(nil),          // 1: ackmesh.v1.ListTopicsRequest
-	(*ListTopicsResponse)(nil),         // 2: ackmesh.v1.ListTopicsResponse
-	(*Topic)(nil),                      // 3: ackmesh.v1.Topic
-	(*Partition)(nil),                  // 4: ackmesh.v1.Partition
-	(*CreateTopicRequest)(nil),         // 5: ackmesh.v1.CreateTopicRequest
-	(*CreateTopicResponse)(nil),        // 6: ackmesh.v1.CreateTopicResponse
-	(*DeleteTopicRequest)(nil),         // 7: ackmesh.v1.DeleteTopicRequest
-	(*DeleteTopicResponse)(nil),        // 8: ackmesh.v1.DeleteTopicResponse
-	(*ListSubscribersRequest)(nil),     // 9: ackmesh.v1.ListSubscribersRequest
-	(*ListSubscribersResponse)(nil),    // 10: ackmesh.v1.ListSubscribersResponse
-	(*Subscriber)(nil),                 // 11: ackmesh.v1.Subscriber
-	(*DeleteSubscriberRequest)(nil),    // 12: ackmesh.v1.DeleteSubscriberRequest
-	(*DeleteSubscriberResponse)(nil),   // 13: ackmesh.v1.DeleteSubscriberResponse
-	(*ListClientsRequest)(nil),         // 14: ackmesh.v1.ListClientsRequest
-	(*ListClientsResponse)(nil),        // 15: ackmesh.v1.ListClientsResponse
-	(*Client)(nil),                     // 16: ackmesh.v1.Client
-	(*EvictClientRequest)(nil),         // 17: ackmesh.v1.EvictClientRequest
-	(*EvictClientResponse)(nil),        // 18: ackmesh.v1.EvictClientResponse
-	(*GetOffsetsRequest)(nil),          // 19: ackmesh.v1.GetOffsetsRequest
-	(*GetOffsetsResponse)(nil),         // 20: ackmesh.v1.GetOffsetsResponse
-	(*PartitionOffsets)(nil),           // 21: ackmesh.v1.PartitionOffsets
-	(*ResetOffsetRequest)(nil),         // 22: ackmesh.v1.ResetOffsetRequest
-	(*ResetOffsetResponse)(nil),        // 23: ackmesh.v1.ResetOffsetResponse
-	(*ResetPartition)(nil),             // 24: ackmesh.v1.ResetPartition
-	(*ListDeadLettersRequest)(nil),     // 25: ackmesh.v1.ListDeadLettersRequest
-	(*ListDeadLettersResponse)(nil),    // 26: ackmesh.v1.ListDeadLettersResponse
-	(*DeadLetter)(nil),                 // 27: ackmesh.v1.DeadLetter
-	(*ReplayDeadLettersRequest)(nil),   // 28: ackmesh.v1.ReplayDeadLettersRequest
-	(*ReplayDeadLettersResponse)(nil),  // 29: ackmesh.v1.ReplayDeadLettersResponse
-	(*PurgeDeadLettersRequest)(nil),    // 30: ackmesh.v1.PurgeDeadLettersRequest
-	(*PurgeDeadLettersResponse)(nil),   // 31: ackmesh.v1.PurgeDeadLettersResponse
-	(*RebuildDeadLettersRequest)(nil),  // 32: ackmesh.v1.RebuildDeadLettersRequest
-	(*RebuildDeadLettersResponse)(nil), // 33: ackmesh.v1.RebuildDeadLettersResponse
-	(*SetRateLimitRequest)(nil),        // 34: ackmesh.v1.SetRateLimitRequest
-	(*SetRateLimitResponse)(nil),       // 35: ackmesh.v1.SetRateLimitResponse
-	(*ListRateLimitsRequest)(nil),      // 36: ackmesh.v1.ListRateLimitsRequest
-	(*ListRateLimitsResponse)(nil),     // 37: ackmesh.v1.ListRateLimitsResponse
-	(*RateLimit)(nil),                  // 38: ackmesh.v1.RateLimit
-	(*DrainRequest)(nil),               // 39: ackmesh.v1.DrainRequest
-	(*DrainResponse)(nil),              // 40: ackmesh.v1.DrainResponse
-	nil,                                // 41: ackmesh.v1.Client.LabelsEntry
-	(*durationpb.Duration)(nil),        // 42: google.protobuf.Duration
-	(Mode)(0),                          // 43: ackmesh.v1.Mode
-	(*timestamppb.Timestamp)(nil),      // 44: google.protobuf.Timestamp
-	(*Subscription)(nil),               // 45: ackmesh.v1.Subscription
-	(*Start)(nil),                      // 46: ackmesh.v1.Start
-	(*EventMeshFrame)(nil),             // 47: ackmesh.v1.EventMeshFrame
+	(BoundsState)(0),                   // 0: ackmesh.v1.BoundsState
+	(SetRateLimitRequest_Direction)(0), // 1: ackmesh.v1.SetRateLimitRequest.Direction
+	(*ListTopicsRequest)(nil),          // 2: ackmesh.v1.ListTopicsRequest
+	(*ListTopicsResponse)(nil),         // 3: ackmesh.v1.ListTopicsResponse
+	(*Topic)(nil),                      // 4: ackmesh.v1.Topic
+	(*Partition)(nil),                  // 5: ackmesh.v1.Partition
+	(*CreateTopicRequest)(nil),         // 6: ackmesh.v1.CreateTopicRequest
+	(*CreateTopicResponse)(nil),        // 7: ackmesh.v1.CreateTopicResponse
+	(*DeleteTopicRequest)(nil),         // 8: ackmesh.v1.DeleteTopicRequest
+	(*DeleteTopicResponse)(nil),        // 9: ackmesh.v1.DeleteTopicResponse
+	(*ListSubscribersRequest)(nil),     // 10: ackmesh.v1.ListSubscribersRequest
+	(*ListSubscribersResponse)(nil),    // 11: ackmesh.v1.ListSubscribersResponse
+	(*Subscriber)(nil),                 // 12: ackmesh.v1.Subscriber
+	(*DeleteSubscriberRequest)(nil),    // 13: ackmesh.v1.DeleteSubscriberRequest
+	(*DeleteSubscriberResponse)(nil),   // 14: ackmesh.v1.DeleteSubscriberResponse
+	(*ListClientsRequest)(nil),         // 15: ackmesh.v1.ListClientsRequest
+	(*ListClientsResponse)(nil),        // 16: ackmesh.v1.ListClientsResponse
+	(*Client)(nil),                     // 17: ackmesh.v1.Client
+	(*EvictClientRequest)(nil),         // 18: ackmesh.v1.EvictClientRequest
+	(*EvictClientResponse)(nil),        // 19: ackmesh.v1.EvictClientResponse
+	(*GetOffsetsRequest)(nil),          // 20: ackmesh.v1.GetOffsetsRequest
+	(*GetOffsetsResponse)(nil),         // 21: ackmesh.v1.GetOffsetsResponse
+	(*PartitionOffsets)(nil),           // 22: ackmesh.v1.PartitionOffsets
+	(*ResetOffsetRequest)(nil),         // 23: ackmesh.v1.ResetOffsetRequest
+	(*ResetOffsetResponse)(nil),        // 24: ackmesh.v1.ResetOffsetResponse
+	(*ResetPartition)(nil),             // 25: ackmesh.v1.ResetPartition
+	(*ListDeadLettersRequest)(nil),     // 26: ackmesh.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),    // 27: ackmesh.v1.ListDeadLettersResponse
+	(*DeadLetter)(nil),                 // 28: ackmesh.v1.DeadLetter
+	(*ReplayDeadLettersRequest)(nil),   // 29: ackmesh.v1.ReplayDeadLettersRequest
+	(*ReplayDeadLettersResponse)(nil),  // 30: ackmesh.v1.ReplayDeadLettersResponse
+	(*PurgeDeadLettersRequest)(nil),    // 31: ackmesh.v1.PurgeDeadLettersRequest
+	(*PurgeDeadLettersResponse)(nil),   // 32: ackmesh.v1.PurgeDeadLettersResponse
+	(*RebuildDeadLettersRequest)(nil),  // 33: ackmesh.v1.RebuildDeadLettersRequest
+	(*RebuildDeadLettersResponse)(nil), // 34: ackmesh.v1.RebuildDeadLettersResponse
+	(*SetRateLimitRequest)(nil),        // 35: ackmesh.v1.SetRateLimitRequest
+	(*SetRateLimitResponse)(nil),       // 36: ackmesh.v1.SetRateLimitResponse
+	(*ListRateLimitsRequest)(nil),      // 37: ackmesh.v1.ListRateLimitsRequest
+	(*ListRateLimitsResponse)(nil),     // 38: ackmesh.v1.ListRateLimitsResponse
+	(*RateLimit)(nil),                  // 39: ackmesh.v1.RateLimit
+	(*DrainRequest)(nil),               // 40: ackmesh.v1.DrainRequest
+	(*DrainResponse)(nil),              // 41: ackmesh.v1.DrainResponse
+	nil,                                // 42: ackmesh.v1.Client.LabelsEntry
+	(*durationpb.Duration)(nil),        // 43: google.protobuf.Duration
+	(Mode)(0),                          // 44: ackmesh.v1.Mode
+	(*timestamppb.Timestamp)(nil),      // 45: google.protobuf.Timestamp
+	(*Subscription)(nil),               // 46: ackmesh.v1.Subscription
+	(*Start)(nil),                      // 47: ackmesh.v1.Start
+	(*EventMeshFrame)(nil),             // 48: ackmesh.v1.EventMeshFrame
 }
 var file_ackmesh_v1_admin_proto_depIdxs = []int32{
-	3,  // 0: ackmesh.v1.ListTopicsResponse.topics:type_name -> ackmesh.v1.Topic
-	4,  // 1: ackmesh.v1.Topic.partitions:type_name -> ackmesh.v1.Partition
-	42, // 2: ackmesh.v1.CreateTopicRequest.retention:type_name -> google.protobuf.Duration
-	3,  // 3: ackmesh.v1.CreateTopicResponse.topic:type_name -> ackmesh.v1.Topic
-	11, // 4: ackmesh.v1.ListSubscribersResponse.subscribers:type_name -> ackmesh.v1.Subscriber
-	43, // 5: ackmesh.v1.Subscriber.mode:type_name -> ackmesh.v1.Mode
-	44, // 6: ackmesh.v1.Subscriber.absent_since:type_name -> google.protobuf.Timestamp
-	16, // 7: ackmesh.v1.ListClientsResponse.clients:type_name -> ackmesh.v1.Client
-	44, // 8: ackmesh.v1.Client.since:type_name -> google.protobuf.Timestamp
-	41, // 9: ackmesh.v1.Client.labels:type_name -> ackmesh.v1.Client.LabelsEntry
-	45, // 10: ackmesh.v1.Client.subscriptions:type_name -> ackmesh.v1.Subscription
-	21, // 11: ackmesh.v1.GetOffsetsResponse.offsets:type_name -> ackmesh.v1.PartitionOffsets
-	42, // 12: ackmesh.v1.PartitionOffsets.oldest_unfinished:type_name -> google.protobuf.Duration
-	44, // 13: ackmesh.v1.PartitionOffsets.last_ack:type_name -> google.protobuf.Timestamp
-	46, // 14: ackmesh.v1.ResetOffsetRequest.to:type_name -> ackmesh.v1.Start
-	24, // 15: ackmesh.v1.ResetOffsetResponse.partitions:type_name -> ackmesh.v1.ResetPartition
-	27, // 16: ackmesh.v1.ListDeadLettersResponse.dead_letters:type_name -> ackmesh.v1.DeadLetter
-	44, // 17: ackmesh.v1.DeadLetter.time:type_name -> google.protobuf.Timestamp
-	47, // 18: ackmesh.v1.DeadLetter.frame:type_name -> ackmesh.v1.EventMeshFrame
-	0,  // 19: ackmesh.v1.SetRateLimitRequest.direction:type_name -> ackmesh.v1.SetRateLimitRequest.Direction
-	38, // 20: ackmesh.v1.ListRateLimitsResponse.rate_limits:type_name -> ackmesh.v1.RateLimit
-	0,  // 21: ackmesh.v1.RateLimit.direction:type_name -> ackmesh.v1.SetRateLimitRequest.Direction
-	42, // 22: ackmesh.v1.DrainRequest.grace:type_name -> google.protobuf.Duration
-	1,  // 23: ackmesh.v1.Admin.ListTopics:input_type -> ackmesh.v1.ListTopicsRequest
-	5,  // 24: ackmesh.v1.Admin.CreateTopic:input_type -> ackmesh.v1.CreateTopicRequest
-	7,  // 25: ackmesh.v1.Admin.DeleteTopic:input_type -> ackmesh.v1.DeleteTopicRequest
-	9,  // 26: ackmesh.v1.Admin.ListSubscribers:input_type -> ackmesh.v1.ListSubscribersRequest
-	12, // 27: ackmesh.v1.Admin.DeleteSubscriber:input_type -> ackmesh.v1.DeleteSubscriberRequest
-	14, // 28: ackmesh.v1.Admin.ListClients:input_type -> ackmesh.v1.ListClientsRequest
-	17, // 29: ackmesh.v1.Admin.EvictClient:input_type -> ackmesh.v1.EvictClientRequest
-	19, // 30: ackmesh.v1.Admin.GetOffsets:input_type -> ackmesh.v1.GetOffsetsRequest
-	22, // 31: ackmesh.v1.Admin.ResetOffset:input_type -> ackmesh.v1.ResetOffsetRequest
-	25, // 32: ackmesh.v1.Admin.ListDeadLetters:input_type -> ackmesh.v1.ListDeadLettersRequest
-	28, // 33: ackmesh.v1.Admin.ReplayDeadLetters:input_type -> ackmesh.v1.ReplayDeadLettersRequest
-	30, // 34: ackmesh.v1.Admin.PurgeDeadLetters:input_type -> ackmesh.v1.PurgeDeadLettersRequest
-	32, // 35: ackmesh.v1.Admin.RebuildDeadLetters:input_type -> ackmesh.v1.RebuildDeadLettersRequest
-	34, // 36: ackmesh.v1.Admin.SetRateLimit:input_type -> ackmesh.v1.SetRateLimitRequest
-	36, // 37: ackmesh.v1.Admin.ListRateLimits:input_type -> ackmesh.v1.ListRateLimitsRequest
-	39, // 38: ackmesh.v1.Admin.Drain:input_type -> ackmesh.v1.DrainRequest
-	2,  // 39: ackmesh.v1.Admin.ListTopics:output_type -> ackmesh.v1.ListTopicsResponse
-	6,  // 40: ackmesh.v1.Admin.CreateTopic:output_type -> ackmesh.v1.CreateTopicResponse
-	8,  // 41: ackmesh.v1.Admin.DeleteTopic:output_type -> ackmesh.v1.DeleteTopicResponse
-	10, // 42: ackmesh.v1.Admin.ListSubscribers:output_type -> ackmesh.v1.ListSubscribersResponse
-	13, // 43: ackmesh.v1.Admin.DeleteSubscriber:output_type -> ackmesh.v1.DeleteSubscriberResponse
-	15, // 44: ackmesh.v1.Admin.ListClients:output_type -> ackmesh.v1.ListClientsResponse
-	18, // 45: ackmesh.v1.Admin.EvictClient:output_type -> ackmesh.v1.EvictClientResponse
-	20, // 46: ackmesh.v1.Admin.GetOffsets:output_type -> ackmesh.v1.GetOffsetsResponse
-	23, // 47: ackmesh.v1.Admin.ResetOffset:output_type -> ackmesh.v1.ResetOffsetResponse
-	26, // 48: ackmesh.v1.Admin.ListDeadLetters:output_type -> ackmesh.v1.ListDeadLettersResponse
-	29, // 49: ackmesh.v1.Admin.ReplayDeadLetters:output_type -> ackmesh.v1.ReplayDeadLettersResponse
-	31, // 50: ackmesh.v1.Admin.PurgeDeadLetters:output_type -> ackmesh.v1.PurgeDeadLettersResponse
-	33, // 51: ackmesh.v1.Admin.RebuildDeadLetters:output_type -> ackmesh.v1.RebuildDeadLettersResponse
-	35, // 52: ackmesh.v1.Admin.SetRateLimit:output_type -> ackmesh.v1.SetRateLimitResponse
-	37, // 53: ackmesh.v1.Admin.ListRateLimits:output_type -> ackmesh.v1.ListRateLimitsResponse
-	40, // 54: ackmesh.v1.Admin.Drain:output_type -> ackmesh.v1.DrainResponse
-	39, // [39:55] is the sub-list for method output_type
-	23, // [23:39] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	4,  // 0: ackmesh.v1.ListTopicsResponse.topics:type_name -> ackmesh.v1.Topic
+	5,  // 1: ackmesh.v1.Topic.partitions:type_name -> ackmesh.v1.Partition
+	0,  // 2: ackmesh.v1.Partition.bounds:type_name -> ackmesh.v1.BoundsState
+	43, // 3: ackmesh.v1.CreateTopicRequest.retention:type_name -> google.protobuf.Duration
+	4,  // 4: ackmesh.v1.CreateTopicResponse.topic:type_name -> ackmesh.v1.Topic
+	12, // 5: ackmesh.v1.ListSubscribersResponse.subscribers:type_name -> ackmesh.v1.Subscriber
+	44, // 6: ackmesh.v1.Subscriber.mode:type_name -> ackmesh.v1.Mode
+	45, // 7: ackmesh.v1.Subscriber.absent_since:type_name -> google.protobuf.Timestamp
+	17, // 8: ackmesh.v1.ListClientsResponse.clients:type_name -> ackmesh.v1.Client
+	45, // 9: ackmesh.v1.Client.since:type_name -> google.protobuf.Timestamp
+	42, // 10: ackmesh.v1.Client.labels:type_name -> ackmesh.v1.Client.LabelsEntry
+	46, // 11: ackmesh.v1.Client.subscriptions:type_name -> ackmesh.v1.Subscription
+	22, // 12: ackmesh.v1.GetOffsetsResponse.offsets:type_name -> ackmesh.v1.PartitionOffsets
+	43, // 13: ackmesh.v1.PartitionOffsets.oldest_unfinished:type_name -> google.protobuf.Duration
+	45, // 14: ackmesh.v1.PartitionOffsets.last_ack:type_name -> google.protobuf.Timestamp
+	0,  // 15: ackmesh.v1.PartitionOffsets.bounds:type_name -> ackmesh.v1.BoundsState
+	47, // 16: ackmesh.v1.ResetOffsetRequest.to:type_name -> ackmesh.v1.Start
+	25, // 17: ackmesh.v1.ResetOffsetResponse.partitions:type_name -> ackmesh.v1.ResetPartition
+	28, // 18: ackmesh.v1.ListDeadLettersResponse.dead_letters:type_name -> ackmesh.v1.DeadLetter
+	45, // 19: ackmesh.v1.DeadLetter.time:type_name -> google.protobuf.Timestamp
+	48, // 20: ackmesh.v1.DeadLetter.frame:type_name -> ackmesh.v1.EventMeshFrame
+	1,  // 21: ackmesh.v1.SetRateLimitRequest.direction:type_name -> ackmesh.v1.SetRateLimitRequest.Direction
+	39, // 22: ackmesh.v1.ListRateLimitsResponse.rate_limits:type_name -> ackmesh.v1.RateLimit
+	1,  // 23: ackmesh.v1.RateLimit.direction:type_name -> ackmesh.v1.SetRateLimitRequest.Direction
+	43, // 24: ackmesh.v1.DrainRequest.grace:type_name -> google.protobuf.Duration
+	2,  // 25: ackmesh.v1.Admin.ListTopics:input_type -> ackmesh.v1.ListTopicsRequest
+	6,  // 26: ackmesh.v1.Admin.CreateTopic:input_type -> ackmesh.v1.CreateTopicRequest
+	8,  // 27: ackmesh.v1.Admin.DeleteTopic:input_type -> ackmesh.v1.DeleteTopicRequest
+	10, // 28: ackmesh.v1.Admin.ListSubscribers:input_type -> ackmesh.v1.ListSubscribersRequest
+	13, // 29: ackmesh.v1.Admin.DeleteSubscriber:input_type -> ackmesh.v1.DeleteSubscriberRequest
+	15, // 30: ackmesh.v1.Admin.ListClients:input_type -> ackmesh.v1.ListClientsRequest
+	18, // 31: ackmesh.v1.Admin.EvictClient:input_type -> ackmesh.v1.EvictClientRequest
+	20, // 32: ackmesh.v1.Admin.GetOffsets:input_type -> ackmesh.v1.GetOffsetsRequest
+	23, // 33: ackmesh.v1.Admin.ResetOffset:input_type -> ackmesh.v1.ResetOffsetRequest
+	26, // 34: ackmesh.v1.Admin.ListDeadLetters:input_type -> ackmesh.v1.ListDeadLettersRequest
+	29, // 35: ackmesh.v1.Admin.ReplayDeadLetters:input_type -> ackmesh.v1.ReplayDeadLettersRequest
+	31, // 36: ackmesh.v1.Admin.PurgeDeadLetters:input_type -> ackmesh.v1.PurgeDeadLettersRequest
+	33, // 37: ackmesh.v1.Admin.RebuildDeadLetters:input_type -> ackmesh.v1.RebuildDeadLettersRequest
+	35, // 38: ackmesh.v1.Admin.SetRateLimit:input_type -> ackmesh.v1.SetRateLimitRequest
+	37, // 39: ackmesh.v1.Admin.ListRateLimits:input_type -> ackmesh.v1.ListRateLimitsRequest
+	40, // 40: ackmesh.v1.Admin.Drain:input_type -> ackmesh.v1.DrainRequest
+	3,  // 41: ackmesh.v1.Admin.ListTopics:output_type -> ackmesh.v1.ListTopicsResponse
+	7,  // 42: ackmesh.v1.Admin.CreateTopic:output_type -> ackmesh.v1.CreateTopicResponse
+	9,  // 43: ackmesh.v1.Admin.DeleteTopic:output_type -> ackmesh.v1.DeleteTopicResponse
+	11, // 44: ackmesh.v1.Admin.ListSubscribers:output_type -> ackmesh.v1.ListSubscribersResponse
+	14, // 45: ackmesh.v1.Admin.DeleteSubscriber:output_type -> ackmesh.v1.DeleteSubscriberResponse
+	16, // 46: ackmesh.v1.Admin.ListClients:output_type -> ackmesh.v1.ListClientsResponse
+	19, // 47: ackmesh.v1.Admin.EvictClient:output_type -> ackmesh.v1.EvictClientResponse
+	21, // 48: ackmesh.v1.Admin.GetOffsets:output_type -> ackmesh.v1.GetOffsetsResponse
+	24, // 49: ackmesh.v1.Admin.ResetOffset:output_type -> ackmesh.v1.ResetOffsetResponse
+	27, // 50: ackmesh.v1.Admin.ListDeadLetters:output_type -> ackmesh.v1.ListDeadLettersResponse
+	30, // 51: ackmesh.v1.Admin.ReplayDeadLetters:output_type -> ackmesh.v1.ReplayDeadLettersResponse
+	32, // 52: ackmesh.v1.Admin.PurgeDeadLetters:output_type -> ackmesh.v1.PurgeDeadLettersResponse
+	34, // 53: ackmesh.v1.Admin.RebuildDeadLetters:output_type -> ackmesh.v1.RebuildDeadLettersResponse
+	36, // 54: ackmesh.v1.Admin.SetRateLimit:output_type -> ackmesh.v1.SetRateLimitResponse
+	38, // 55: ackmesh.v1.Admin.ListRateLimits:output_type -> ackmesh.v1.ListRateLimitsResponse
+	41, // 56: ackmesh.v1.Admin.Drain:output_type -> ackmesh.v1.DrainResponse
+	41, // [41:57] is the sub-list for method output_type
+	25, // [25:41] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_ackmesh_v1_admin_proto_init() }
@@ -2866,7 +2971,7 @@ func file_ackmesh_v1_admin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ackmesh_v1_admin_proto_rawDesc), len(file_ackmesh_v1_admin_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,

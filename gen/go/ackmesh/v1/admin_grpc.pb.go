@@ -44,7 +44,8 @@ const (
 // Admin is the operators' service. It has a listener of its own. Reads never
 // change anything.
 type AdminClient interface {
-	// ListTopics lists topics and their partitions.
+	// ListTopics lists topics and their partitions. What the log cannot tell of a
+	// partition does not cost the list: see Partition.bounds.
 	ListTopics(ctx context.Context, in *ListTopicsRequest, opts ...grpc.CallOption) (*ListTopicsResponse, error)
 	// CreateTopic makes a topic; ALREADY_EXISTS if there is one.
 	CreateTopic(ctx context.Context, in *CreateTopicRequest, opts ...grpc.CallOption) (*CreateTopicResponse, error)
@@ -58,7 +59,8 @@ type AdminClient interface {
 	ListClients(ctx context.Context, in *ListClientsRequest, opts ...grpc.CallOption) (*ListClientsResponse, error)
 	// EvictClient ends the streams of a client with Notice EVICTED.
 	EvictClient(ctx context.Context, in *EvictClientRequest, opts ...grpc.CallOption) (*EvictClientResponse, error)
-	// GetOffsets shows bounds, positions and lag.
+	// GetOffsets shows bounds, positions and lag. What the log cannot tell of a
+	// partition does not cost the rest: see PartitionOffsets.bounds.
 	GetOffsets(ctx context.Context, in *GetOffsetsRequest, opts ...grpc.CallOption) (*GetOffsetsResponse, error)
 	// ResetOffset moves a subscriber's position on purpose.
 	ResetOffset(ctx context.Context, in *ResetOffsetRequest, opts ...grpc.CallOption) (*ResetOffsetResponse, error)
@@ -257,7 +259,8 @@ func (c *adminClient) Drain(ctx context.Context, in *DrainRequest, opts ...grpc.
 // Admin is the operators' service. It has a listener of its own. Reads never
 // change anything.
 type AdminServer interface {
-	// ListTopics lists topics and their partitions.
+	// ListTopics lists topics and their partitions. What the log cannot tell of a
+	// partition does not cost the list: see Partition.bounds.
 	ListTopics(context.Context, *ListTopicsRequest) (*ListTopicsResponse, error)
 	// CreateTopic makes a topic; ALREADY_EXISTS if there is one.
 	CreateTopic(context.Context, *CreateTopicRequest) (*CreateTopicResponse, error)
@@ -271,7 +274,8 @@ type AdminServer interface {
 	ListClients(context.Context, *ListClientsRequest) (*ListClientsResponse, error)
 	// EvictClient ends the streams of a client with Notice EVICTED.
 	EvictClient(context.Context, *EvictClientRequest) (*EvictClientResponse, error)
-	// GetOffsets shows bounds, positions and lag.
+	// GetOffsets shows bounds, positions and lag. What the log cannot tell of a
+	// partition does not cost the rest: see PartitionOffsets.bounds.
 	GetOffsets(context.Context, *GetOffsetsRequest) (*GetOffsetsResponse, error)
 	// ResetOffset moves a subscriber's position on purpose.
 	ResetOffset(context.Context, *ResetOffsetRequest) (*ResetOffsetResponse, error)

@@ -23,6 +23,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _BoundsState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _BoundsStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BoundsState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    BOUNDS_STATE_UNSPECIFIED: _BoundsState.ValueType  # 0
+    """The server does not say."""
+    BOUNDS_STATE_KNOWN: _BoundsState.ValueType  # 1
+    """They are as given."""
+    BOUNDS_STATE_ABSENT: _BoundsState.ValueType  # 2
+    """The log has no such topic or partition any more."""
+    BOUNDS_STATE_UNKNOWN: _BoundsState.ValueType  # 3
+    """They could not be read."""
+
+class BoundsState(_BoundsState, metaclass=_BoundsStateEnumTypeWrapper):
+    """BoundsState says what is known of the offsets that a partition holds."""
+
+BOUNDS_STATE_UNSPECIFIED: BoundsState.ValueType  # 0
+"""The server does not say."""
+BOUNDS_STATE_KNOWN: BoundsState.ValueType  # 1
+"""They are as given."""
+BOUNDS_STATE_ABSENT: BoundsState.ValueType  # 2
+"""The log has no such topic or partition any more."""
+BOUNDS_STATE_UNKNOWN: BoundsState.ValueType  # 3
+"""They could not be read."""
+Global___BoundsState: _TypeAlias = BoundsState  # noqa: Y015
+
 @_typing.final
 class ListTopicsRequest(_message.Message):
     """ListTopicsRequest selects topics."""
@@ -112,22 +140,30 @@ class Partition(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     MIN_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_OFFSET_FIELD_NUMBER: _builtins.int
+    BOUNDS_FIELD_NUMBER: _builtins.int
+    BOUNDS_ERROR_FIELD_NUMBER: _builtins.int
     partition: _builtins.str
     """Its name."""
     min_offset: _builtins.int
     """The lowest offset that the log holds."""
     max_offset: _builtins.int
     """The offset that the next record will get."""
+    bounds: Global___BoundsState.ValueType
+    """Unless KNOWN, min_offset and max_offset are 0 and mean nothing."""
+    bounds_error: _builtins.str
+    """Why they are UNKNOWN."""
     def __init__(
         self,
         *,
         partition: _builtins.str = ...,
         min_offset: _builtins.int = ...,
         max_offset: _builtins.int = ...,
+        bounds: Global___BoundsState.ValueType = ...,
+        bounds_error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_offset", b"max_offset", "min_offset", b"min_offset", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "bounds_error", b"bounds_error", "max_offset", b"max_offset", "min_offset", b"min_offset", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -602,6 +638,8 @@ class PartitionOffsets(_message.Message):
     WAITING_FIELD_NUMBER: _builtins.int
     OLDEST_UNFINISHED_FIELD_NUMBER: _builtins.int
     LAST_ACK_FIELD_NUMBER: _builtins.int
+    BOUNDS_FIELD_NUMBER: _builtins.int
+    BOUNDS_ERROR_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     subscriber: _builtins.str
@@ -624,6 +662,10 @@ class PartitionOffsets(_message.Message):
     """Offsets finished above position."""
     waiting: _builtins.int
     """Records that wait for a retry."""
+    bounds: Global___BoundsState.ValueType
+    """Unless KNOWN, min_offset, max_offset and lag are 0 and mean nothing."""
+    bounds_error: _builtins.str
+    """Why they are UNKNOWN."""
     @_builtins.property
     def oldest_unfinished(self) -> _duration_pb2.Duration:
         """Age of the oldest unfinished delivery. Unset: none."""
@@ -648,10 +690,12 @@ class PartitionOffsets(_message.Message):
         waiting: _builtins.int = ...,
         oldest_unfinished: _duration_pb2.Duration | None = ...,
         last_ack: _timestamp_pb2.Timestamp | None = ...,
+        bounds: Global___BoundsState.ValueType = ...,
+        bounds_error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_ack", b"last_ack", "oldest_unfinished", b"oldest_unfinished"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "finished_ahead", b"finished_ahead", "in_flight", b"in_flight", "lag", b"lag", "last_ack", b"last_ack", "max_offset", b"max_offset", "min_offset", b"min_offset", "oldest_unfinished", b"oldest_unfinished", "partition", b"partition", "position", b"position", "subscriber", b"subscriber", "topic", b"topic", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "bounds_error", b"bounds_error", "epoch", b"epoch", "finished_ahead", b"finished_ahead", "in_flight", b"in_flight", "lag", b"lag", "last_ack", b"last_ack", "max_offset", b"max_offset", "min_offset", b"min_offset", "oldest_unfinished", b"oldest_unfinished", "partition", b"partition", "position", b"position", "subscriber", b"subscriber", "topic", b"topic", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -124,7 +124,8 @@ class AdminServicer:
     """
 
     def ListTopics(self, request, context):
-        """ListTopics lists topics and their partitions.
+        """ListTopics lists topics and their partitions. What the log cannot tell of a
+        partition does not cost the list: see Partition.bounds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -173,7 +174,8 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetOffsets(self, request, context):
-        """GetOffsets shows bounds, positions and lag.
+        """GetOffsets shows bounds, positions and lag. What the log cannot tell of a
+        partition does not cost the rest: see PartitionOffsets.bounds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,7 +36,9 @@ class AdminStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AdminAsyncStub: ...
     ListTopics: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListTopicsRequest, _admin_pb2.ListTopicsResponse]
-    """ListTopics lists topics and their partitions."""
+    """ListTopics lists topics and their partitions. What the log cannot tell of a
+    partition does not cost the list: see Partition.bounds.
+    """
     CreateTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateTopicRequest, _admin_pb2.CreateTopicResponse]
     """CreateTopic makes a topic; ALREADY_EXISTS if there is one."""
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]
@@ -50,7 +52,9 @@ class AdminStub:
     EvictClient: _grpc.UnaryUnaryMultiCallable[_admin_pb2.EvictClientRequest, _admin_pb2.EvictClientResponse]
     """EvictClient ends the streams of a client with Notice EVICTED."""
     GetOffsets: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetOffsetsRequest, _admin_pb2.GetOffsetsResponse]
-    """GetOffsets shows bounds, positions and lag."""
+    """GetOffsets shows bounds, positions and lag. What the log cannot tell of a
+    partition does not cost the rest: see PartitionOffsets.bounds.
+    """
     ResetOffset: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ResetOffsetRequest, _admin_pb2.ResetOffsetResponse]
     """ResetOffset moves a subscriber's position on purpose."""
     ListDeadLetters: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListDeadLettersRequest, _admin_pb2.ListDeadLettersResponse]
@@ -84,7 +88,9 @@ class AdminAsyncStub(AdminStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListTopics: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListTopicsRequest, _admin_pb2.ListTopicsResponse]  # type: ignore[assignment]
-    """ListTopics lists topics and their partitions."""
+    """ListTopics lists topics and their partitions. What the log cannot tell of a
+    partition does not cost the list: see Partition.bounds.
+    """
     CreateTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateTopicRequest, _admin_pb2.CreateTopicResponse]  # type: ignore[assignment]
     """CreateTopic makes a topic; ALREADY_EXISTS if there is one."""
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]  # type: ignore[assignment]
@@ -98,7 +104,9 @@ class AdminAsyncStub(AdminStub):
     EvictClient: _aio.UnaryUnaryMultiCallable[_admin_pb2.EvictClientRequest, _admin_pb2.EvictClientResponse]  # type: ignore[assignment]
     """EvictClient ends the streams of a client with Notice EVICTED."""
     GetOffsets: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetOffsetsRequest, _admin_pb2.GetOffsetsResponse]  # type: ignore[assignment]
-    """GetOffsets shows bounds, positions and lag."""
+    """GetOffsets shows bounds, positions and lag. What the log cannot tell of a
+    partition does not cost the rest: see PartitionOffsets.bounds.
+    """
     ResetOffset: _aio.UnaryUnaryMultiCallable[_admin_pb2.ResetOffsetRequest, _admin_pb2.ResetOffsetResponse]  # type: ignore[assignment]
     """ResetOffset moves a subscriber's position on purpose."""
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDeadLettersRequest, _admin_pb2.ListDeadLettersResponse]  # type: ignore[assignment]
@@ -135,7 +143,9 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ListTopicsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListTopicsResponse, _abc.Awaitable[_admin_pb2.ListTopicsResponse]]:
-        """ListTopics lists topics and their partitions."""
+        """ListTopics lists topics and their partitions. What the log cannot tell of a
+        partition does not cost the list: see Partition.bounds.
+        """
 
     @_abc_1.abstractmethod
     def CreateTopic(
@@ -191,7 +201,9 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.GetOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.GetOffsetsResponse, _abc.Awaitable[_admin_pb2.GetOffsetsResponse]]:
-        """GetOffsets shows bounds, positions and lag."""
+        """GetOffsets shows bounds, positions and lag. What the log cannot tell of a
+        partition does not cost the rest: see PartitionOffsets.bounds.
+        """
 
     @_abc_1.abstractmethod
     def ResetOffset(

@@ -566,7 +566,8 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * ListTopics lists topics and their partitions.
+     * ListTopics lists topics and their partitions. What the log cannot tell of a
+     * partition does not cost the list: see Partition.bounds.
      * </pre>
      */
     public void listTopics(io.ackmesh.v1.ListTopicsRequest request,
@@ -636,7 +637,8 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * GetOffsets shows bounds, positions and lag.
+     * GetOffsets shows bounds, positions and lag. What the log cannot tell of a
+     * partition does not cost the rest: see PartitionOffsets.bounds.
      * </pre>
      */
     public void getOffsets(io.ackmesh.v1.GetOffsetsRequest request,
@@ -866,7 +868,8 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * ListTopics lists topics and their partitions.
+     * ListTopics lists topics and their partitions. What the log cannot tell of a
+     * partition does not cost the list: see Partition.bounds.
      * </pre>
      */
     public void listTopics(io.ackmesh.v1.ListTopicsRequest request,
@@ -943,7 +946,8 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * GetOffsets shows bounds, positions and lag.
+     * GetOffsets shows bounds, positions and lag. What the log cannot tell of a
+     * partition does not cost the rest: see PartitionOffsets.bounds.
      * </pre>
      */
     public void getOffsets(io.ackmesh.v1.GetOffsetsRequest request,
@@ -1065,7 +1069,8 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * ListTopics lists topics and their partitions.
+     * ListTopics lists topics and their partitions. What the log cannot tell of a
+     * partition does not cost the list: see Partition.bounds.
      * </pre>
      */
     public io.ackmesh.v1.ListTopicsResponse listTopics(io.ackmesh.v1.ListTopicsRequest request) {
@@ -1135,7 +1140,8 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * GetOffsets shows bounds, positions and lag.
+     * GetOffsets shows bounds, positions and lag. What the log cannot tell of a
+     * partition does not cost the rest: see PartitionOffsets.bounds.
      * </pre>
      */
     public io.ackmesh.v1.GetOffsetsResponse getOffsets(io.ackmesh.v1.GetOffsetsRequest request) {
@@ -1248,7 +1254,8 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * ListTopics lists topics and their partitions.
+     * ListTopics lists topics and their partitions. What the log cannot tell of a
+     * partition does not cost the list: see Partition.bounds.
      * </pre>
      */
     public com.google.common.util.concurrent.ListenableFuture<io.ackmesh.v1.ListTopicsResponse> listTopics(
@@ -1325,7 +1332,8 @@ public final class AdminGrpc {
 
     /**
      * <pre>
-     * GetOffsets shows bounds, positions and lag.
+     * GetOffsets shows bounds, positions and lag. What the log cannot tell of a
+     * partition does not cost the rest: see PartitionOffsets.bounds.
      * </pre>
      */
     public com.google.common.util.concurrent.ListenableFuture<io.ackmesh.v1.GetOffsetsResponse> getOffsets(

@@ -249,151 +249,158 @@ public final class AdminProto extends com.google.protobuf.GeneratedFile {
       "\021.ackmesh.v1.TopicR\006topics\"d\n\005Topic\022\024\n\005t" +
       "opic\030\001 \001(\tR\005topic\022\016\n\002id\030\002 \001(\tR\002id\0225\n\npar" +
       "titions\030\003 \003(\0132\025.ackmesh.v1.PartitionR\npa" +
-      "rtitions\"g\n\tPartition\022\034\n\tpartition\030\001 \001(\t" +
-      "R\tpartition\022\035\n\nmin_offset\030\002 \001(\003R\tminOffs" +
-      "et\022\035\n\nmax_offset\030\003 \001(\003R\tmaxOffset\"\203\001\n\022Cr" +
-      "eateTopicRequest\022\024\n\005topic\030\001 \001(\tR\005topic\022\036" +
-      "\n\npartitions\030\002 \001(\005R\npartitions\0227\n\tretent" +
-      "ion\030\003 \001(\0132\031.google.protobuf.DurationR\tre" +
-      "tention\">\n\023CreateTopicResponse\022\'\n\005topic\030" +
-      "\001 \001(\0132\021.ackmesh.v1.TopicR\005topic\"*\n\022Delet" +
-      "eTopicRequest\022\024\n\005topic\030\001 \001(\tR\005topic\"\025\n\023D" +
-      "eleteTopicResponse\".\n\026ListSubscribersReq" +
-      "uest\022\024\n\005topic\030\001 \001(\tR\005topic\"S\n\027ListSubscr" +
-      "ibersResponse\0228\n\013subscribers\030\001 \003(\0132\026.ack" +
-      "mesh.v1.SubscriberR\013subscribers\"\363\001\n\nSubs" +
-      "criber\022\024\n\005topic\030\001 \001(\tR\005topic\022\036\n\nsubscrib" +
-      "er\030\002 \001(\tR\nsubscriber\022$\n\004mode\030\003 \001(\0162\020.ack" +
-      "mesh.v1.ModeR\004mode\022\026\n\006filter\030\004 \001(\tR\006filt" +
-      "er\022\030\n\007ordered\030\005 \001(\010R\007ordered\022\030\n\007streams\030" +
-      "\006 \001(\005R\007streams\022=\n\014absent_since\030\007 \001(\0132\032.g" +
-      "oogle.protobuf.TimestampR\013absentSince\"O\n" +
-      "\027DeleteSubscriberRequest\022\024\n\005topic\030\001 \001(\tR" +
-      "\005topic\022\036\n\nsubscriber\030\002 \001(\tR\nsubscriber\"\032" +
-      "\n\030DeleteSubscriberResponse\"1\n\022ListClient" +
-      "sRequest\022\033\n\tclient_id\030\001 \001(\tR\010clientId\"C\n" +
-      "\023ListClientsResponse\022,\n\007clients\030\001 \003(\0132\022." +
-      "ackmesh.v1.ClientR\007clients\"\351\002\n\006Client\022\033\n" +
-      "\tclient_id\030\001 \001(\tR\010clientId\022\030\n\007address\030\002 " +
-      "\001(\tR\007address\0220\n\005since\030\003 \001(\0132\032.google.pro" +
-      "tobuf.TimestampR\005since\0226\n\006labels\030\004 \003(\0132\036" +
-      ".ackmesh.v1.Client.LabelsEntryR\006labels\022>" +
-      "\n\rsubscriptions\030\005 \003(\0132\030.ackmesh.v1.Subsc" +
-      "riptionR\rsubscriptions\022\033\n\tin_flight\030\006 \001(" +
-      "\003R\010inFlight\022&\n\017in_flight_bytes\030\007 \001(\003R\rin" +
-      "FlightBytes\0329\n\013LabelsEntry\022\020\n\003key\030\001 \001(\tR" +
-      "\003key\022\024\n\005value\030\002 \001(\tR\005value:\0028\001\"I\n\022EvictC" +
-      "lientRequest\022\033\n\tclient_id\030\001 \001(\tR\010clientI" +
-      "d\022\026\n\006reason\030\002 \001(\tR\006reason\"/\n\023EvictClient" +
-      "Response\022\030\n\007streams\030\001 \001(\005R\007streams\"I\n\021Ge" +
-      "tOffsetsRequest\022\024\n\005topic\030\001 \001(\tR\005topic\022\036\n" +
-      "\nsubscriber\030\002 \001(\tR\nsubscriber\"L\n\022GetOffs" +
-      "etsResponse\0226\n\007offsets\030\001 \003(\0132\034.ackmesh.v" +
-      "1.PartitionOffsetsR\007offsets\"\305\003\n\020Partitio" +
-      "nOffsets\022\024\n\005topic\030\001 \001(\tR\005topic\022\036\n\nsubscr" +
-      "iber\030\002 \001(\tR\nsubscriber\022\034\n\tpartition\030\003 \001(" +
-      "\tR\tpartition\022\035\n\nmin_offset\030\004 \001(\003R\tminOff" +
-      "set\022\035\n\nmax_offset\030\005 \001(\003R\tmaxOffset\022\032\n\010po" +
-      "sition\030\006 \001(\003R\010position\022\024\n\005epoch\030\007 \001(\004R\005e" +
-      "poch\022\020\n\003lag\030\010 \001(\003R\003lag\022\033\n\tin_flight\030\t \001(" +
-      "\003R\010inFlight\022%\n\016finished_ahead\030\n \001(\003R\rfin" +
-      "ishedAhead\022\030\n\007waiting\030\013 \001(\003R\007waiting\022F\n\021" +
-      "oldest_unfinished\030\014 \001(\0132\031.google.protobu" +
-      "f.DurationR\020oldestUnfinished\0225\n\010last_ack" +
-      "\030\r \001(\0132\032.google.protobuf.TimestampR\007last" +
-      "Ack\"\244\001\n\022ResetOffsetRequest\022\024\n\005topic\030\001 \001(" +
-      "\tR\005topic\022\036\n\nsubscriber\030\002 \001(\tR\nsubscriber" +
-      "\022\034\n\tpartition\030\003 \001(\tR\tpartition\022!\n\002to\030\004 \001" +
-      "(\0132\021.ackmesh.v1.StartR\002to\022\027\n\007dry_run\030\005 \001" +
-      "(\010R\006dryRun\"Q\n\023ResetOffsetResponse\022:\n\npar" +
-      "titions\030\001 \003(\0132\032.ackmesh.v1.ResetPartitio" +
-      "nR\npartitions\"\234\001\n\016ResetPartition\022\034\n\tpart" +
-      "ition\030\001 \001(\tR\tpartition\022\022\n\004from\030\002 \001(\003R\004fr" +
-      "om\022\016\n\002to\030\003 \001(\003R\002to\022\024\n\005epoch\030\004 \001(\004R\005epoch" +
-      "\022\030\n\007warning\030\005 \001(\tR\007warning\022\030\n\007records\030\006 " +
-      "\001(\003R\007records\"\212\001\n\026ListDeadLettersRequest\022" +
-      "\024\n\005topic\030\001 \001(\tR\005topic\022\036\n\nsubscriber\030\002 \001(" +
-      "\tR\nsubscriber\022\033\n\tpage_size\030\003 \001(\005R\010pageSi" +
-      "ze\022\035\n\npage_token\030\004 \001(\tR\tpageToken\"|\n\027Lis" +
-      "tDeadLettersResponse\0229\n\014dead_letters\030\001 \003" +
-      "(\0132\026.ackmesh.v1.DeadLetterR\013deadLetters\022" +
-      "&\n\017next_page_token\030\002 \001(\tR\rnextPageToken\"" +
-      "\236\002\n\nDeadLetter\022\016\n\002id\030\001 \001(\tR\002id\022\024\n\005topic\030" +
-      "\002 \001(\tR\005topic\022\036\n\nsubscriber\030\003 \001(\tR\nsubscr" +
-      "iber\022\034\n\tpartition\030\004 \001(\tR\tpartition\022\026\n\006of" +
-      "fset\030\005 \001(\003R\006offset\022\026\n\006reason\030\006 \001(\tR\006reas" +
-      "on\022\032\n\010attempts\030\007 \001(\005R\010attempts\022.\n\004time\030\010" +
-      " \001(\0132\032.google.protobuf.TimestampR\004time\0220" +
-      "\n\005frame\030\t \001(\0132\032.ackmesh.v1.EventMeshFram" +
-      "eR\005frame\"b\n\030ReplayDeadLettersRequest\022\024\n\005" +
-      "topic\030\001 \001(\tR\005topic\022\036\n\nsubscriber\030\002 \001(\tR\n" +
-      "subscriber\022\020\n\003ids\030\003 \003(\tR\003ids\"7\n\031ReplayDe" +
-      "adLettersResponse\022\032\n\010replayed\030\001 \001(\003R\010rep" +
-      "layed\"a\n\027PurgeDeadLettersRequest\022\024\n\005topi" +
-      "c\030\001 \001(\tR\005topic\022\036\n\nsubscriber\030\002 \001(\tR\nsubs" +
-      "criber\022\020\n\003ids\030\003 \003(\tR\003ids\"2\n\030PurgeDeadLet" +
-      "tersResponse\022\026\n\006purged\030\001 \001(\003R\006purged\"1\n\031" +
-      "RebuildDeadLettersRequest\022\024\n\005topic\030\001 \001(\t" +
-      "R\005topic\"H\n\032RebuildDeadLettersResponse\022\024\n" +
-      "\005found\030\001 \001(\003R\005found\022\024\n\005added\030\002 \001(\003R\005adde" +
-      "d\"\275\002\n\023SetRateLimitRequest\022\024\n\005topic\030\001 \001(\t" +
-      "R\005topic\022\033\n\tclient_id\030\002 \001(\tR\010clientId\022G\n\t" +
-      "direction\030\003 \001(\0162).ackmesh.v1.SetRateLimi" +
-      "tRequest.DirectionR\tdirection\022*\n\021events_" +
-      "per_second\030\004 \001(\001R\017eventsPerSecond\022(\n\020byt" +
-      "es_per_second\030\005 \001(\001R\016bytesPerSecond\"T\n\tD" +
-      "irection\022\031\n\025DIRECTION_UNSPECIFIED\020\000\022\025\n\021D" +
-      "IRECTION_PUBLISH\020\001\022\025\n\021DIRECTION_DELIVER\020" +
-      "\002\"\026\n\024SetRateLimitResponse\"\027\n\025ListRateLim" +
-      "itsRequest\"P\n\026ListRateLimitsResponse\0226\n\013" +
-      "rate_limits\030\001 \003(\0132\025.ackmesh.v1.RateLimit" +
-      "R\nrateLimits\"\335\001\n\tRateLimit\022\024\n\005topic\030\001 \001(" +
-      "\tR\005topic\022\033\n\tclient_id\030\002 \001(\tR\010clientId\022G\n" +
-      "\tdirection\030\003 \001(\0162).ackmesh.v1.SetRateLim" +
-      "itRequest.DirectionR\tdirection\022*\n\021events" +
-      "_per_second\030\004 \001(\001R\017eventsPerSecond\022(\n\020by" +
-      "tes_per_second\030\005 \001(\001R\016bytesPerSecond\"t\n\014" +
-      "DrainRequest\022\037\n\013instance_id\030\001 \001(\tR\ninsta" +
-      "nceId\022/\n\005grace\030\002 \001(\0132\031.google.protobuf.D" +
-      "urationR\005grace\022\022\n\004undo\030\003 \001(\010R\004undo\")\n\rDr" +
-      "ainResponse\022\030\n\007streams\030\001 \001(\005R\007streams2\330\n" +
-      "\n\005Admin\022K\n\nListTopics\022\035.ackmesh.v1.ListT" +
-      "opicsRequest\032\036.ackmesh.v1.ListTopicsResp" +
-      "onse\022N\n\013CreateTopic\022\036.ackmesh.v1.CreateT" +
-      "opicRequest\032\037.ackmesh.v1.CreateTopicResp" +
-      "onse\022N\n\013DeleteTopic\022\036.ackmesh.v1.DeleteT" +
-      "opicRequest\032\037.ackmesh.v1.DeleteTopicResp" +
-      "onse\022Z\n\017ListSubscribers\022\".ackmesh.v1.Lis" +
-      "tSubscribersRequest\032#.ackmesh.v1.ListSub" +
-      "scribersResponse\022]\n\020DeleteSubscriber\022#.a" +
-      "ckmesh.v1.DeleteSubscriberRequest\032$.ackm" +
-      "esh.v1.DeleteSubscriberResponse\022N\n\013ListC" +
-      "lients\022\036.ackmesh.v1.ListClientsRequest\032\037" +
-      ".ackmesh.v1.ListClientsResponse\022N\n\013Evict" +
-      "Client\022\036.ackmesh.v1.EvictClientRequest\032\037" +
-      ".ackmesh.v1.EvictClientResponse\022K\n\nGetOf" +
-      "fsets\022\035.ackmesh.v1.GetOffsetsRequest\032\036.a" +
-      "ckmesh.v1.GetOffsetsResponse\022N\n\013ResetOff" +
-      "set\022\036.ackmesh.v1.ResetOffsetRequest\032\037.ac" +
-      "kmesh.v1.ResetOffsetResponse\022Z\n\017ListDead" +
-      "Letters\022\".ackmesh.v1.ListDeadLettersRequ" +
-      "est\032#.ackmesh.v1.ListDeadLettersResponse" +
-      "\022`\n\021ReplayDeadLetters\022$.ackmesh.v1.Repla" +
-      "yDeadLettersRequest\032%.ackmesh.v1.ReplayD" +
-      "eadLettersResponse\022]\n\020PurgeDeadLetters\022#" +
-      ".ackmesh.v1.PurgeDeadLettersRequest\032$.ac" +
-      "kmesh.v1.PurgeDeadLettersResponse\022c\n\022Reb" +
-      "uildDeadLetters\022%.ackmesh.v1.RebuildDead" +
-      "LettersRequest\032&.ackmesh.v1.RebuildDeadL" +
-      "ettersResponse\022Q\n\014SetRateLimit\022\037.ackmesh" +
-      ".v1.SetRateLimitRequest\032 .ackmesh.v1.Set" +
-      "RateLimitResponse\022W\n\016ListRateLimits\022!.ac" +
-      "kmesh.v1.ListRateLimitsRequest\032\".ackmesh" +
-      ".v1.ListRateLimitsResponse\022<\n\005Drain\022\030.ac" +
-      "kmesh.v1.DrainRequest\032\031.ackmesh.v1.Drain" +
-      "ResponseBU\n\rio.ackmesh.v1B\nAdminProtoP\001Z" +
-      "6github.com/ackmesh/ackmesh/gen/go/ackme" +
-      "sh/v1;ackmeshv1b\006proto3"
+      "rtitions\"\273\001\n\tPartition\022\034\n\tpartition\030\001 \001(" +
+      "\tR\tpartition\022\035\n\nmin_offset\030\002 \001(\003R\tminOff" +
+      "set\022\035\n\nmax_offset\030\003 \001(\003R\tmaxOffset\022/\n\006bo" +
+      "unds\030\004 \001(\0162\027.ackmesh.v1.BoundsStateR\006bou" +
+      "nds\022!\n\014bounds_error\030\005 \001(\tR\013boundsError\"\203" +
+      "\001\n\022CreateTopicRequest\022\024\n\005topic\030\001 \001(\tR\005to" +
+      "pic\022\036\n\npartitions\030\002 \001(\005R\npartitions\0227\n\tr" +
+      "etention\030\003 \001(\0132\031.google.protobuf.Duratio" +
+      "nR\tretention\">\n\023CreateTopicResponse\022\'\n\005t" +
+      "opic\030\001 \001(\0132\021.ackmesh.v1.TopicR\005topic\"*\n\022" +
+      "DeleteTopicRequest\022\024\n\005topic\030\001 \001(\tR\005topic" +
+      "\"\025\n\023DeleteTopicResponse\".\n\026ListSubscribe" +
+      "rsRequest\022\024\n\005topic\030\001 \001(\tR\005topic\"S\n\027ListS" +
+      "ubscribersResponse\0228\n\013subscribers\030\001 \003(\0132" +
+      "\026.ackmesh.v1.SubscriberR\013subscribers\"\363\001\n" +
+      "\nSubscriber\022\024\n\005topic\030\001 \001(\tR\005topic\022\036\n\nsub" +
+      "scriber\030\002 \001(\tR\nsubscriber\022$\n\004mode\030\003 \001(\0162" +
+      "\020.ackmesh.v1.ModeR\004mode\022\026\n\006filter\030\004 \001(\tR" +
+      "\006filter\022\030\n\007ordered\030\005 \001(\010R\007ordered\022\030\n\007str" +
+      "eams\030\006 \001(\005R\007streams\022=\n\014absent_since\030\007 \001(" +
+      "\0132\032.google.protobuf.TimestampR\013absentSin" +
+      "ce\"O\n\027DeleteSubscriberRequest\022\024\n\005topic\030\001" +
+      " \001(\tR\005topic\022\036\n\nsubscriber\030\002 \001(\tR\nsubscri" +
+      "ber\"\032\n\030DeleteSubscriberResponse\"1\n\022ListC" +
+      "lientsRequest\022\033\n\tclient_id\030\001 \001(\tR\010client" +
+      "Id\"C\n\023ListClientsResponse\022,\n\007clients\030\001 \003" +
+      "(\0132\022.ackmesh.v1.ClientR\007clients\"\351\002\n\006Clie" +
+      "nt\022\033\n\tclient_id\030\001 \001(\tR\010clientId\022\030\n\007addre" +
+      "ss\030\002 \001(\tR\007address\0220\n\005since\030\003 \001(\0132\032.googl" +
+      "e.protobuf.TimestampR\005since\0226\n\006labels\030\004 " +
+      "\003(\0132\036.ackmesh.v1.Client.LabelsEntryR\006lab" +
+      "els\022>\n\rsubscriptions\030\005 \003(\0132\030.ackmesh.v1." +
+      "SubscriptionR\rsubscriptions\022\033\n\tin_flight" +
+      "\030\006 \001(\003R\010inFlight\022&\n\017in_flight_bytes\030\007 \001(" +
+      "\003R\rinFlightBytes\0329\n\013LabelsEntry\022\020\n\003key\030\001" +
+      " \001(\tR\003key\022\024\n\005value\030\002 \001(\tR\005value:\0028\001\"I\n\022E" +
+      "victClientRequest\022\033\n\tclient_id\030\001 \001(\tR\010cl" +
+      "ientId\022\026\n\006reason\030\002 \001(\tR\006reason\"/\n\023EvictC" +
+      "lientResponse\022\030\n\007streams\030\001 \001(\005R\007streams\"" +
+      "I\n\021GetOffsetsRequest\022\024\n\005topic\030\001 \001(\tR\005top" +
+      "ic\022\036\n\nsubscriber\030\002 \001(\tR\nsubscriber\"L\n\022Ge" +
+      "tOffsetsResponse\0226\n\007offsets\030\001 \003(\0132\034.ackm" +
+      "esh.v1.PartitionOffsetsR\007offsets\"\231\004\n\020Par" +
+      "titionOffsets\022\024\n\005topic\030\001 \001(\tR\005topic\022\036\n\ns" +
+      "ubscriber\030\002 \001(\tR\nsubscriber\022\034\n\tpartition" +
+      "\030\003 \001(\tR\tpartition\022\035\n\nmin_offset\030\004 \001(\003R\tm" +
+      "inOffset\022\035\n\nmax_offset\030\005 \001(\003R\tmaxOffset\022" +
+      "\032\n\010position\030\006 \001(\003R\010position\022\024\n\005epoch\030\007 \001" +
+      "(\004R\005epoch\022\020\n\003lag\030\010 \001(\003R\003lag\022\033\n\tin_flight" +
+      "\030\t \001(\003R\010inFlight\022%\n\016finished_ahead\030\n \001(\003" +
+      "R\rfinishedAhead\022\030\n\007waiting\030\013 \001(\003R\007waitin" +
+      "g\022F\n\021oldest_unfinished\030\014 \001(\0132\031.google.pr" +
+      "otobuf.DurationR\020oldestUnfinished\0225\n\010las" +
+      "t_ack\030\r \001(\0132\032.google.protobuf.TimestampR" +
+      "\007lastAck\022/\n\006bounds\030\016 \001(\0162\027.ackmesh.v1.Bo" +
+      "undsStateR\006bounds\022!\n\014bounds_error\030\017 \001(\tR" +
+      "\013boundsError\"\244\001\n\022ResetOffsetRequest\022\024\n\005t" +
+      "opic\030\001 \001(\tR\005topic\022\036\n\nsubscriber\030\002 \001(\tR\ns" +
+      "ubscriber\022\034\n\tpartition\030\003 \001(\tR\tpartition\022" +
+      "!\n\002to\030\004 \001(\0132\021.ackmesh.v1.StartR\002to\022\027\n\007dr" +
+      "y_run\030\005 \001(\010R\006dryRun\"Q\n\023ResetOffsetRespon" +
+      "se\022:\n\npartitions\030\001 \003(\0132\032.ackmesh.v1.Rese" +
+      "tPartitionR\npartitions\"\234\001\n\016ResetPartitio" +
+      "n\022\034\n\tpartition\030\001 \001(\tR\tpartition\022\022\n\004from\030" +
+      "\002 \001(\003R\004from\022\016\n\002to\030\003 \001(\003R\002to\022\024\n\005epoch\030\004 \001" +
+      "(\004R\005epoch\022\030\n\007warning\030\005 \001(\tR\007warning\022\030\n\007r" +
+      "ecords\030\006 \001(\003R\007records\"\212\001\n\026ListDeadLetter" +
+      "sRequest\022\024\n\005topic\030\001 \001(\tR\005topic\022\036\n\nsubscr" +
+      "iber\030\002 \001(\tR\nsubscriber\022\033\n\tpage_size\030\003 \001(" +
+      "\005R\010pageSize\022\035\n\npage_token\030\004 \001(\tR\tpageTok" +
+      "en\"|\n\027ListDeadLettersResponse\0229\n\014dead_le" +
+      "tters\030\001 \003(\0132\026.ackmesh.v1.DeadLetterR\013dea" +
+      "dLetters\022&\n\017next_page_token\030\002 \001(\tR\rnextP" +
+      "ageToken\"\236\002\n\nDeadLetter\022\016\n\002id\030\001 \001(\tR\002id\022" +
+      "\024\n\005topic\030\002 \001(\tR\005topic\022\036\n\nsubscriber\030\003 \001(" +
+      "\tR\nsubscriber\022\034\n\tpartition\030\004 \001(\tR\tpartit" +
+      "ion\022\026\n\006offset\030\005 \001(\003R\006offset\022\026\n\006reason\030\006 " +
+      "\001(\tR\006reason\022\032\n\010attempts\030\007 \001(\005R\010attempts\022" +
+      ".\n\004time\030\010 \001(\0132\032.google.protobuf.Timestam" +
+      "pR\004time\0220\n\005frame\030\t \001(\0132\032.ackmesh.v1.Even" +
+      "tMeshFrameR\005frame\"b\n\030ReplayDeadLettersRe" +
+      "quest\022\024\n\005topic\030\001 \001(\tR\005topic\022\036\n\nsubscribe" +
+      "r\030\002 \001(\tR\nsubscriber\022\020\n\003ids\030\003 \003(\tR\003ids\"7\n" +
+      "\031ReplayDeadLettersResponse\022\032\n\010replayed\030\001" +
+      " \001(\003R\010replayed\"a\n\027PurgeDeadLettersReques" +
+      "t\022\024\n\005topic\030\001 \001(\tR\005topic\022\036\n\nsubscriber\030\002 " +
+      "\001(\tR\nsubscriber\022\020\n\003ids\030\003 \003(\tR\003ids\"2\n\030Pur" +
+      "geDeadLettersResponse\022\026\n\006purged\030\001 \001(\003R\006p" +
+      "urged\"1\n\031RebuildDeadLettersRequest\022\024\n\005to" +
+      "pic\030\001 \001(\tR\005topic\"H\n\032RebuildDeadLettersRe" +
+      "sponse\022\024\n\005found\030\001 \001(\003R\005found\022\024\n\005added\030\002 " +
+      "\001(\003R\005added\"\275\002\n\023SetRateLimitRequest\022\024\n\005to" +
+      "pic\030\001 \001(\tR\005topic\022\033\n\tclient_id\030\002 \001(\tR\010cli" +
+      "entId\022G\n\tdirection\030\003 \001(\0162).ackmesh.v1.Se" +
+      "tRateLimitRequest.DirectionR\tdirection\022*" +
+      "\n\021events_per_second\030\004 \001(\001R\017eventsPerSeco" +
+      "nd\022(\n\020bytes_per_second\030\005 \001(\001R\016bytesPerSe" +
+      "cond\"T\n\tDirection\022\031\n\025DIRECTION_UNSPECIFI" +
+      "ED\020\000\022\025\n\021DIRECTION_PUBLISH\020\001\022\025\n\021DIRECTION" +
+      "_DELIVER\020\002\"\026\n\024SetRateLimitResponse\"\027\n\025Li" +
+      "stRateLimitsRequest\"P\n\026ListRateLimitsRes" +
+      "ponse\0226\n\013rate_limits\030\001 \003(\0132\025.ackmesh.v1." +
+      "RateLimitR\nrateLimits\"\335\001\n\tRateLimit\022\024\n\005t" +
+      "opic\030\001 \001(\tR\005topic\022\033\n\tclient_id\030\002 \001(\tR\010cl" +
+      "ientId\022G\n\tdirection\030\003 \001(\0162).ackmesh.v1.S" +
+      "etRateLimitRequest.DirectionR\tdirection\022" +
+      "*\n\021events_per_second\030\004 \001(\001R\017eventsPerSec" +
+      "ond\022(\n\020bytes_per_second\030\005 \001(\001R\016bytesPerS" +
+      "econd\"t\n\014DrainRequest\022\037\n\013instance_id\030\001 \001" +
+      "(\tR\ninstanceId\022/\n\005grace\030\002 \001(\0132\031.google.p" +
+      "rotobuf.DurationR\005grace\022\022\n\004undo\030\003 \001(\010R\004u" +
+      "ndo\")\n\rDrainResponse\022\030\n\007streams\030\001 \001(\005R\007s" +
+      "treams*v\n\013BoundsState\022\034\n\030BOUNDS_STATE_UN" +
+      "SPECIFIED\020\000\022\026\n\022BOUNDS_STATE_KNOWN\020\001\022\027\n\023B" +
+      "OUNDS_STATE_ABSENT\020\002\022\030\n\024BOUNDS_STATE_UNK" +
+      "NOWN\020\0032\330\n\n\005Admin\022K\n\nListTopics\022\035.ackmesh" +
+      ".v1.ListTopicsRequest\032\036.ackmesh.v1.ListT" +
+      "opicsResponse\022N\n\013CreateTopic\022\036.ackmesh.v" +
+      "1.CreateTopicRequest\032\037.ackmesh.v1.Create" +
+      "TopicResponse\022N\n\013DeleteTopic\022\036.ackmesh.v" +
+      "1.DeleteTopicRequest\032\037.ackmesh.v1.Delete" +
+      "TopicResponse\022Z\n\017ListSubscribers\022\".ackme" +
+      "sh.v1.ListSubscribersRequest\032#.ackmesh.v" +
+      "1.ListSubscribersResponse\022]\n\020DeleteSubsc" +
+      "riber\022#.ackmesh.v1.DeleteSubscriberReque" +
+      "st\032$.ackmesh.v1.DeleteSubscriberResponse" +
+      "\022N\n\013ListClients\022\036.ackmesh.v1.ListClients" +
+      "Request\032\037.ackmesh.v1.ListClientsResponse" +
+      "\022N\n\013EvictClient\022\036.ackmesh.v1.EvictClient" +
+      "Request\032\037.ackmesh.v1.EvictClientResponse" +
+      "\022K\n\nGetOffsets\022\035.ackmesh.v1.GetOffsetsRe" +
+      "quest\032\036.ackmesh.v1.GetOffsetsResponse\022N\n" +
+      "\013ResetOffset\022\036.ackmesh.v1.ResetOffsetReq" +
+      "uest\032\037.ackmesh.v1.ResetOffsetResponse\022Z\n" +
+      "\017ListDeadLetters\022\".ackmesh.v1.ListDeadLe" +
+      "ttersRequest\032#.ackmesh.v1.ListDeadLetter" +
+      "sResponse\022`\n\021ReplayDeadLetters\022$.ackmesh" +
+      ".v1.ReplayDeadLettersRequest\032%.ackmesh.v" +
+      "1.ReplayDeadLettersResponse\022]\n\020PurgeDead" +
+      "Letters\022#.ackmesh.v1.PurgeDeadLettersReq" +
+      "uest\032$.ackmesh.v1.PurgeDeadLettersRespon" +
+      "se\022c\n\022RebuildDeadLetters\022%.ackmesh.v1.Re" +
+      "buildDeadLettersRequest\032&.ackmesh.v1.Reb" +
+      "uildDeadLettersResponse\022Q\n\014SetRateLimit\022" +
+      "\037.ackmesh.v1.SetRateLimitRequest\032 .ackme" +
+      "sh.v1.SetRateLimitResponse\022W\n\016ListRateLi" +
+      "mits\022!.ackmesh.v1.ListRateLimitsRequest\032" +
+      "\".ackmesh.v1.ListRateLimitsResponse\022<\n\005D" +
+      "rain\022\030.ackmesh.v1.DrainRequest\032\031.ackmesh" +
+      ".v1.DrainResponseBU\n\rio.ackmesh.v1B\nAdmi" +
+      "nProtoP\001Z6github.com/ackmesh/ackmesh/gen" +
+      "/go/ackmesh/v1;ackmeshv1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -426,7 +433,7 @@ public final class AdminProto extends com.google.protobuf.GeneratedFile {
     internal_static_ackmesh_v1_Partition_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_Partition_descriptor,
-        new java.lang.String[] { "Partition", "MinOffset", "MaxOffset", });
+        new java.lang.String[] { "Partition", "MinOffset", "MaxOffset", "Bounds", "BoundsError", });
     internal_static_ackmesh_v1_CreateTopicRequest_descriptor =
       getDescriptor().getMessageType(4);
     internal_static_ackmesh_v1_CreateTopicRequest_fieldAccessorTable = new
@@ -534,7 +541,7 @@ public final class AdminProto extends com.google.protobuf.GeneratedFile {
     internal_static_ackmesh_v1_PartitionOffsets_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_PartitionOffsets_descriptor,
-        new java.lang.String[] { "Topic", "Subscriber", "Partition", "MinOffset", "MaxOffset", "Position", "Epoch", "Lag", "InFlight", "FinishedAhead", "Waiting", "OldestUnfinished", "LastAck", });
+        new java.lang.String[] { "Topic", "Subscriber", "Partition", "MinOffset", "MaxOffset", "Position", "Epoch", "Lag", "InFlight", "FinishedAhead", "Waiting", "OldestUnfinished", "LastAck", "Bounds", "BoundsError", });
     internal_static_ackmesh_v1_ResetOffsetRequest_descriptor =
       getDescriptor().getMessageType(21);
     internal_static_ackmesh_v1_ResetOffsetRequest_fieldAccessorTable = new

@@ -33,6 +33,8 @@ private static final long serialVersionUID = 0L;
   }
   private Partition() {
     partition_ = "";
+    bounds_ = 0;
+    boundsError_ = "";
   }
 
   public static final com.google.protobuf.Descriptors.Descriptor
@@ -130,6 +132,79 @@ private static final long serialVersionUID = 0L;
     return maxOffset_;
   }
 
+  public static final int BOUNDS_FIELD_NUMBER = 4;
+  private int bounds_ = 0;
+  /**
+   * <pre>
+   * Unless KNOWN, min_offset and max_offset are 0 and mean nothing.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.BoundsState bounds = 4 [json_name = "bounds"];</code>
+   * @return The enum numeric value on the wire for bounds.
+   */
+  @java.lang.Override public int getBoundsValue() {
+    return bounds_;
+  }
+  /**
+   * <pre>
+   * Unless KNOWN, min_offset and max_offset are 0 and mean nothing.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.BoundsState bounds = 4 [json_name = "bounds"];</code>
+   * @return The bounds.
+   */
+  @java.lang.Override public io.ackmesh.v1.BoundsState getBounds() {
+    io.ackmesh.v1.BoundsState result = io.ackmesh.v1.BoundsState.forNumber(bounds_);
+    return result == null ? io.ackmesh.v1.BoundsState.UNRECOGNIZED : result;
+  }
+
+  public static final int BOUNDS_ERROR_FIELD_NUMBER = 5;
+  @SuppressWarnings("serial")
+  private volatile java.lang.Object boundsError_ = "";
+  /**
+   * <pre>
+   * Why they are UNKNOWN.
+   * </pre>
+   *
+   * <code>string bounds_error = 5 [json_name = "boundsError"];</code>
+   * @return The boundsError.
+   */
+  @java.lang.Override
+  public java.lang.String getBoundsError() {
+    java.lang.Object ref = boundsError_;
+    if (ref instanceof java.lang.String) {
+      return (java.lang.String) ref;
+    } else {
+      com.google.protobuf.ByteString bs = 
+          (com.google.protobuf.ByteString) ref;
+      java.lang.String s = bs.toStringUtf8();
+      boundsError_ = s;
+      return s;
+    }
+  }
+  /**
+   * <pre>
+   * Why they are UNKNOWN.
+   * </pre>
+   *
+   * <code>string bounds_error = 5 [json_name = "boundsError"];</code>
+   * @return The bytes for boundsError.
+   */
+  @java.lang.Override
+  public com.google.protobuf.ByteString
+      getBoundsErrorBytes() {
+    java.lang.Object ref = boundsError_;
+    if (ref instanceof java.lang.String) {
+      com.google.protobuf.ByteString b = 
+          com.google.protobuf.ByteString.copyFromUtf8(
+              (java.lang.String) ref);
+      boundsError_ = b;
+      return b;
+    } else {
+      return (com.google.protobuf.ByteString) ref;
+    }
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -153,6 +228,12 @@ private static final long serialVersionUID = 0L;
     if (maxOffset_ != 0L) {
       output.writeInt64(3, maxOffset_);
     }
+    if (bounds_ != io.ackmesh.v1.BoundsState.BOUNDS_STATE_UNSPECIFIED.getNumber()) {
+      output.writeEnum(4, bounds_);
+    }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(boundsError_)) {
+      com.google.protobuf.GeneratedMessage.writeString(output, 5, boundsError_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -167,6 +248,13 @@ private static final long serialVersionUID = 0L;
     if (maxOffset_ != 0L) {
       size += com.google.protobuf.CodedOutputStream
         .computeInt64Size(3, maxOffset_);
+    }
+    if (bounds_ != io.ackmesh.v1.BoundsState.BOUNDS_STATE_UNSPECIFIED.getNumber()) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeEnumSize(4, bounds_);
+    }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(boundsError_)) {
+      size += com.google.protobuf.GeneratedMessage.computeStringSize(5, boundsError_);
     }
     return size;
   }
@@ -198,6 +286,9 @@ private static final long serialVersionUID = 0L;
         != other.getMinOffset()) return false;
     if (getMaxOffset()
         != other.getMaxOffset()) return false;
+    if (bounds_ != other.bounds_) return false;
+    if (!getBoundsError()
+        .equals(other.getBoundsError())) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -217,6 +308,10 @@ private static final long serialVersionUID = 0L;
     hash = (37 * hash) + MAX_OFFSET_FIELD_NUMBER;
     hash = (53 * hash) + com.google.protobuf.Internal.hashLong(
         getMaxOffset());
+    hash = (37 * hash) + BOUNDS_FIELD_NUMBER;
+    hash = (53 * hash) + bounds_;
+    hash = (37 * hash) + BOUNDS_ERROR_FIELD_NUMBER;
+    hash = (53 * hash) + getBoundsError().hashCode();
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -355,6 +450,8 @@ private static final long serialVersionUID = 0L;
       partition_ = "";
       minOffset_ = 0L;
       maxOffset_ = 0L;
+      bounds_ = 0;
+      boundsError_ = "";
       return this;
     }
 
@@ -397,6 +494,12 @@ private static final long serialVersionUID = 0L;
       if (((from_bitField0_ & 0x00000004) != 0)) {
         result.maxOffset_ = maxOffset_;
       }
+      if (((from_bitField0_ & 0x00000008) != 0)) {
+        result.bounds_ = bounds_;
+      }
+      if (((from_bitField0_ & 0x00000010) != 0)) {
+        result.boundsError_ = boundsError_;
+      }
     }
 
     @java.lang.Override
@@ -421,6 +524,14 @@ private static final long serialVersionUID = 0L;
       }
       if (other.getMaxOffset() != 0L) {
         setMaxOffset(other.getMaxOffset());
+      }
+      if (other.bounds_ != 0) {
+        setBoundsValue(other.getBoundsValue());
+      }
+      if (!other.getBoundsError().isEmpty()) {
+        boundsError_ = other.boundsError_;
+        bitField0_ |= 0x00000010;
+        onChanged();
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -461,6 +572,16 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000004;
               break;
             } // case 24
+            case 32: {
+              bounds_ = input.readEnum();
+              bitField0_ |= 0x00000008;
+              break;
+            } // case 32
+            case 42: {
+              boundsError_ = input.readStringRequireUtf8();
+              bitField0_ |= 0x00000010;
+              break;
+            } // case 42
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -654,6 +775,170 @@ private static final long serialVersionUID = 0L;
     public Builder clearMaxOffset() {
       bitField0_ = (bitField0_ & ~0x00000004);
       maxOffset_ = 0L;
+      onChanged();
+      return this;
+    }
+
+    private int bounds_ = 0;
+    /**
+     * <pre>
+     * Unless KNOWN, min_offset and max_offset are 0 and mean nothing.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.BoundsState bounds = 4 [json_name = "bounds"];</code>
+     * @return The enum numeric value on the wire for bounds.
+     */
+    @java.lang.Override public int getBoundsValue() {
+      return bounds_;
+    }
+    /**
+     * <pre>
+     * Unless KNOWN, min_offset and max_offset are 0 and mean nothing.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.BoundsState bounds = 4 [json_name = "bounds"];</code>
+     * @param value The enum numeric value on the wire for bounds to set.
+     * @return This builder for chaining.
+     */
+    public Builder setBoundsValue(int value) {
+      bounds_ = value;
+      bitField0_ |= 0x00000008;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Unless KNOWN, min_offset and max_offset are 0 and mean nothing.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.BoundsState bounds = 4 [json_name = "bounds"];</code>
+     * @return The bounds.
+     */
+    @java.lang.Override
+    public io.ackmesh.v1.BoundsState getBounds() {
+      io.ackmesh.v1.BoundsState result = io.ackmesh.v1.BoundsState.forNumber(bounds_);
+      return result == null ? io.ackmesh.v1.BoundsState.UNRECOGNIZED : result;
+    }
+    /**
+     * <pre>
+     * Unless KNOWN, min_offset and max_offset are 0 and mean nothing.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.BoundsState bounds = 4 [json_name = "bounds"];</code>
+     * @param value The bounds to set.
+     * @throws IllegalArgumentException if UNRECOGNIZED is provided.
+     * @return This builder for chaining.
+     */
+    public Builder setBounds(io.ackmesh.v1.BoundsState value) {
+      java.util.Objects.requireNonNull(value);
+      bitField0_ |= 0x00000008;
+      bounds_ = value.getNumber();
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Unless KNOWN, min_offset and max_offset are 0 and mean nothing.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.BoundsState bounds = 4 [json_name = "bounds"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearBounds() {
+      bitField0_ = (bitField0_ & ~0x00000008);
+      bounds_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private java.lang.Object boundsError_ = "";
+    /**
+     * <pre>
+     * Why they are UNKNOWN.
+     * </pre>
+     *
+     * <code>string bounds_error = 5 [json_name = "boundsError"];</code>
+     * @return The boundsError.
+     */
+    public java.lang.String getBoundsError() {
+      java.lang.Object ref = boundsError_;
+      if (!(ref instanceof java.lang.String)) {
+        com.google.protobuf.ByteString bs =
+            (com.google.protobuf.ByteString) ref;
+        java.lang.String s = bs.toStringUtf8();
+        boundsError_ = s;
+        return s;
+      } else {
+        return (java.lang.String) ref;
+      }
+    }
+    /**
+     * <pre>
+     * Why they are UNKNOWN.
+     * </pre>
+     *
+     * <code>string bounds_error = 5 [json_name = "boundsError"];</code>
+     * @return The bytes for boundsError.
+     */
+    public com.google.protobuf.ByteString
+        getBoundsErrorBytes() {
+      java.lang.Object ref = boundsError_;
+      if (ref instanceof String) {
+        com.google.protobuf.ByteString b = 
+            com.google.protobuf.ByteString.copyFromUtf8(
+                (java.lang.String) ref);
+        boundsError_ = b;
+        return b;
+      } else {
+        return (com.google.protobuf.ByteString) ref;
+      }
+    }
+    /**
+     * <pre>
+     * Why they are UNKNOWN.
+     * </pre>
+     *
+     * <code>string bounds_error = 5 [json_name = "boundsError"];</code>
+     * @param value The boundsError to set.
+     * @return This builder for chaining.
+     */
+    public Builder setBoundsError(
+        java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      boundsError_ = value;
+      bitField0_ |= 0x00000010;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Why they are UNKNOWN.
+     * </pre>
+     *
+     * <code>string bounds_error = 5 [json_name = "boundsError"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearBoundsError() {
+      boundsError_ = getDefaultInstance().getBoundsError();
+      bitField0_ = (bitField0_ & ~0x00000010);
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Why they are UNKNOWN.
+     * </pre>
+     *
+     * <code>string bounds_error = 5 [json_name = "boundsError"];</code>
+     * @param value The bytes for boundsError to set.
+     * @return This builder for chaining.
+     */
+    public Builder setBoundsErrorBytes(
+        com.google.protobuf.ByteString value) {
+      java.util.Objects.requireNonNull(value);
+      checkByteStringIsUtf8(value);
+      boundsError_ = value;
+      bitField0_ |= 0x00000010;
       onChanged();
       return this;
     }

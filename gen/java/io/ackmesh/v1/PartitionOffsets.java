@@ -35,6 +35,8 @@ private static final long serialVersionUID = 0L;
     topic_ = "";
     subscriber_ = "";
     partition_ = "";
+    bounds_ = 0;
+    boundsError_ = "";
   }
 
   public static final com.google.protobuf.Descriptors.Descriptor
@@ -393,6 +395,79 @@ private static final long serialVersionUID = 0L;
     return lastAck_ == null ? com.google.protobuf.Timestamp.getDefaultInstance() : lastAck_;
   }
 
+  public static final int BOUNDS_FIELD_NUMBER = 14;
+  private int bounds_ = 0;
+  /**
+   * <pre>
+   * Unless KNOWN, min_offset, max_offset and lag are 0 and mean nothing.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.BoundsState bounds = 14 [json_name = "bounds"];</code>
+   * @return The enum numeric value on the wire for bounds.
+   */
+  @java.lang.Override public int getBoundsValue() {
+    return bounds_;
+  }
+  /**
+   * <pre>
+   * Unless KNOWN, min_offset, max_offset and lag are 0 and mean nothing.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.BoundsState bounds = 14 [json_name = "bounds"];</code>
+   * @return The bounds.
+   */
+  @java.lang.Override public io.ackmesh.v1.BoundsState getBounds() {
+    io.ackmesh.v1.BoundsState result = io.ackmesh.v1.BoundsState.forNumber(bounds_);
+    return result == null ? io.ackmesh.v1.BoundsState.UNRECOGNIZED : result;
+  }
+
+  public static final int BOUNDS_ERROR_FIELD_NUMBER = 15;
+  @SuppressWarnings("serial")
+  private volatile java.lang.Object boundsError_ = "";
+  /**
+   * <pre>
+   * Why they are UNKNOWN.
+   * </pre>
+   *
+   * <code>string bounds_error = 15 [json_name = "boundsError"];</code>
+   * @return The boundsError.
+   */
+  @java.lang.Override
+  public java.lang.String getBoundsError() {
+    java.lang.Object ref = boundsError_;
+    if (ref instanceof java.lang.String) {
+      return (java.lang.String) ref;
+    } else {
+      com.google.protobuf.ByteString bs = 
+          (com.google.protobuf.ByteString) ref;
+      java.lang.String s = bs.toStringUtf8();
+      boundsError_ = s;
+      return s;
+    }
+  }
+  /**
+   * <pre>
+   * Why they are UNKNOWN.
+   * </pre>
+   *
+   * <code>string bounds_error = 15 [json_name = "boundsError"];</code>
+   * @return The bytes for boundsError.
+   */
+  @java.lang.Override
+  public com.google.protobuf.ByteString
+      getBoundsErrorBytes() {
+    java.lang.Object ref = boundsError_;
+    if (ref instanceof java.lang.String) {
+      com.google.protobuf.ByteString b = 
+          com.google.protobuf.ByteString.copyFromUtf8(
+              (java.lang.String) ref);
+      boundsError_ = b;
+      return b;
+    } else {
+      return (com.google.protobuf.ByteString) ref;
+    }
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -446,6 +521,12 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000002) != 0)) {
       output.writeMessage(13, getLastAck());
     }
+    if (bounds_ != io.ackmesh.v1.BoundsState.BOUNDS_STATE_UNSPECIFIED.getNumber()) {
+      output.writeEnum(14, bounds_);
+    }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(boundsError_)) {
+      com.google.protobuf.GeneratedMessage.writeString(output, 15, boundsError_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -498,6 +579,13 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000002) != 0)) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(13, getLastAck());
+    }
+    if (bounds_ != io.ackmesh.v1.BoundsState.BOUNDS_STATE_UNSPECIFIED.getNumber()) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeEnumSize(14, bounds_);
+    }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(boundsError_)) {
+      size += com.google.protobuf.GeneratedMessage.computeStringSize(15, boundsError_);
     }
     return size;
   }
@@ -555,6 +643,9 @@ private static final long serialVersionUID = 0L;
       if (!getLastAck()
           .equals(other.getLastAck())) return false;
     }
+    if (bounds_ != other.bounds_) return false;
+    if (!getBoundsError()
+        .equals(other.getBoundsError())) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -604,6 +695,10 @@ private static final long serialVersionUID = 0L;
       hash = (37 * hash) + LAST_ACK_FIELD_NUMBER;
       hash = (53 * hash) + getLastAck().hashCode();
     }
+    hash = (37 * hash) + BOUNDS_FIELD_NUMBER;
+    hash = (53 * hash) + bounds_;
+    hash = (37 * hash) + BOUNDS_ERROR_FIELD_NUMBER;
+    hash = (53 * hash) + getBoundsError().hashCode();
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -767,6 +862,8 @@ private static final long serialVersionUID = 0L;
         lastAckBuilder_.dispose();
         lastAckBuilder_ = null;
       }
+      bounds_ = 0;
+      boundsError_ = "";
       return this;
     }
 
@@ -846,6 +943,12 @@ private static final long serialVersionUID = 0L;
             : lastAckBuilder_.build();
         to_bitField0_ |= 0x00000002;
       }
+      if (((from_bitField0_ & 0x00002000) != 0)) {
+        result.bounds_ = bounds_;
+      }
+      if (((from_bitField0_ & 0x00004000) != 0)) {
+        result.boundsError_ = boundsError_;
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -905,6 +1008,14 @@ private static final long serialVersionUID = 0L;
       }
       if (other.hasLastAck()) {
         mergeLastAck(other.getLastAck());
+      }
+      if (other.bounds_ != 0) {
+        setBoundsValue(other.getBoundsValue());
+      }
+      if (!other.getBoundsError().isEmpty()) {
+        boundsError_ = other.boundsError_;
+        bitField0_ |= 0x00004000;
+        onChanged();
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -999,6 +1110,16 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00001000;
               break;
             } // case 106
+            case 112: {
+              bounds_ = input.readEnum();
+              bitField0_ |= 0x00002000;
+              break;
+            } // case 112
+            case 122: {
+              boundsError_ = input.readStringRequireUtf8();
+              bitField0_ |= 0x00004000;
+              break;
+            } // case 122
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -1952,6 +2073,170 @@ private static final long serialVersionUID = 0L;
         lastAck_ = null;
       }
       return lastAckBuilder_;
+    }
+
+    private int bounds_ = 0;
+    /**
+     * <pre>
+     * Unless KNOWN, min_offset, max_offset and lag are 0 and mean nothing.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.BoundsState bounds = 14 [json_name = "bounds"];</code>
+     * @return The enum numeric value on the wire for bounds.
+     */
+    @java.lang.Override public int getBoundsValue() {
+      return bounds_;
+    }
+    /**
+     * <pre>
+     * Unless KNOWN, min_offset, max_offset and lag are 0 and mean nothing.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.BoundsState bounds = 14 [json_name = "bounds"];</code>
+     * @param value The enum numeric value on the wire for bounds to set.
+     * @return This builder for chaining.
+     */
+    public Builder setBoundsValue(int value) {
+      bounds_ = value;
+      bitField0_ |= 0x00002000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Unless KNOWN, min_offset, max_offset and lag are 0 and mean nothing.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.BoundsState bounds = 14 [json_name = "bounds"];</code>
+     * @return The bounds.
+     */
+    @java.lang.Override
+    public io.ackmesh.v1.BoundsState getBounds() {
+      io.ackmesh.v1.BoundsState result = io.ackmesh.v1.BoundsState.forNumber(bounds_);
+      return result == null ? io.ackmesh.v1.BoundsState.UNRECOGNIZED : result;
+    }
+    /**
+     * <pre>
+     * Unless KNOWN, min_offset, max_offset and lag are 0 and mean nothing.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.BoundsState bounds = 14 [json_name = "bounds"];</code>
+     * @param value The bounds to set.
+     * @throws IllegalArgumentException if UNRECOGNIZED is provided.
+     * @return This builder for chaining.
+     */
+    public Builder setBounds(io.ackmesh.v1.BoundsState value) {
+      java.util.Objects.requireNonNull(value);
+      bitField0_ |= 0x00002000;
+      bounds_ = value.getNumber();
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Unless KNOWN, min_offset, max_offset and lag are 0 and mean nothing.
+     * </pre>
+     *
+     * <code>.ackmesh.v1.BoundsState bounds = 14 [json_name = "bounds"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearBounds() {
+      bitField0_ = (bitField0_ & ~0x00002000);
+      bounds_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private java.lang.Object boundsError_ = "";
+    /**
+     * <pre>
+     * Why they are UNKNOWN.
+     * </pre>
+     *
+     * <code>string bounds_error = 15 [json_name = "boundsError"];</code>
+     * @return The boundsError.
+     */
+    public java.lang.String getBoundsError() {
+      java.lang.Object ref = boundsError_;
+      if (!(ref instanceof java.lang.String)) {
+        com.google.protobuf.ByteString bs =
+            (com.google.protobuf.ByteString) ref;
+        java.lang.String s = bs.toStringUtf8();
+        boundsError_ = s;
+        return s;
+      } else {
+        return (java.lang.String) ref;
+      }
+    }
+    /**
+     * <pre>
+     * Why they are UNKNOWN.
+     * </pre>
+     *
+     * <code>string bounds_error = 15 [json_name = "boundsError"];</code>
+     * @return The bytes for boundsError.
+     */
+    public com.google.protobuf.ByteString
+        getBoundsErrorBytes() {
+      java.lang.Object ref = boundsError_;
+      if (ref instanceof String) {
+        com.google.protobuf.ByteString b = 
+            com.google.protobuf.ByteString.copyFromUtf8(
+                (java.lang.String) ref);
+        boundsError_ = b;
+        return b;
+      } else {
+        return (com.google.protobuf.ByteString) ref;
+      }
+    }
+    /**
+     * <pre>
+     * Why they are UNKNOWN.
+     * </pre>
+     *
+     * <code>string bounds_error = 15 [json_name = "boundsError"];</code>
+     * @param value The boundsError to set.
+     * @return This builder for chaining.
+     */
+    public Builder setBoundsError(
+        java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      boundsError_ = value;
+      bitField0_ |= 0x00004000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Why they are UNKNOWN.
+     * </pre>
+     *
+     * <code>string bounds_error = 15 [json_name = "boundsError"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearBoundsError() {
+      boundsError_ = getDefaultInstance().getBoundsError();
+      bitField0_ = (bitField0_ & ~0x00004000);
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Why they are UNKNOWN.
+     * </pre>
+     *
+     * <code>string bounds_error = 15 [json_name = "boundsError"];</code>
+     * @param value The bytes for boundsError to set.
+     * @return This builder for chaining.
+     */
+    public Builder setBoundsErrorBytes(
+        com.google.protobuf.ByteString value) {
+      java.util.Objects.requireNonNull(value);
+      checkByteStringIsUtf8(value);
+      boundsError_ = value;
+      bitField0_ |= 0x00004000;
+      onChanged();
+      return this;
     }
 
     // @@protoc_insertion_point(builder_scope:ackmesh.v1.PartitionOffsets)

@@ -203,4 +203,43 @@ public interface PartitionOffsetsOrBuilder extends
    * <code>.google.protobuf.Timestamp last_ack = 13 [json_name = "lastAck"];</code>
    */
   com.google.protobuf.TimestampOrBuilder getLastAckOrBuilder();
+
+  /**
+   * <pre>
+   * Unless KNOWN, min_offset, max_offset and lag are 0 and mean nothing.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.BoundsState bounds = 14 [json_name = "bounds"];</code>
+   * @return The enum numeric value on the wire for bounds.
+   */
+  int getBoundsValue();
+  /**
+   * <pre>
+   * Unless KNOWN, min_offset, max_offset and lag are 0 and mean nothing.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.BoundsState bounds = 14 [json_name = "bounds"];</code>
+   * @return The bounds.
+   */
+  io.ackmesh.v1.BoundsState getBounds();
+
+  /**
+   * <pre>
+   * Why they are UNKNOWN.
+   * </pre>
+   *
+   * <code>string bounds_error = 15 [json_name = "boundsError"];</code>
+   * @return The boundsError.
+   */
+  java.lang.String getBoundsError();
+  /**
+   * <pre>
+   * Why they are UNKNOWN.
+   * </pre>
+   *
+   * <code>string bounds_error = 15 [json_name = "boundsError"];</code>
+   * @return The bytes for boundsError.
+   */
+  com.google.protobuf.ByteString
+      getBoundsErrorBytes();
 }

@@ -49,4 +49,43 @@ public interface PartitionOrBuilder extends
    * @return The maxOffset.
    */
   long getMaxOffset();
+
+  /**
+   * <pre>
+   * Unless KNOWN, min_offset and max_offset are 0 and mean nothing.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.BoundsState bounds = 4 [json_name = "bounds"];</code>
+   * @return The enum numeric value on the wire for bounds.
+   */
+  int getBoundsValue();
+  /**
+   * <pre>
+   * Unless KNOWN, min_offset and max_offset are 0 and mean nothing.
+   * </pre>
+   *
+   * <code>.ackmesh.v1.BoundsState bounds = 4 [json_name = "bounds"];</code>
+   * @return The bounds.
+   */
+  io.ackmesh.v1.BoundsState getBounds();
+
+  /**
+   * <pre>
+   * Why they are UNKNOWN.
+   * </pre>
+   *
+   * <code>string bounds_error = 5 [json_name = "boundsError"];</code>
+   * @return The boundsError.
+   */
+  java.lang.String getBoundsError();
+  /**
+   * <pre>
+   * Why they are UNKNOWN.
+   * </pre>
+   *
+   * <code>string bounds_error = 5 [json_name = "boundsError"];</code>
+   * @return The bytes for boundsError.
+   */
+  com.google.protobuf.ByteString
+      getBoundsErrorBytes();
 }

@@ -52,12 +52,23 @@ func fakeTopic(name string) *ackmeshv1.Topic {
 
 func (f *fakeServer) ListTopics(_ context.Context, req *ackmeshv1.ListTopicsRequest) (*ackmeshv1.ListTopicsResponse, error) {
 	answer := new(ackmeshv1.ListTopicsResponse)
-	for _, name := range []string{"orders", "orders_DLQ"} {
-		if strings.HasPrefix(name, req.GetPrefix()) {
-			answer.Topics = append(answer.Topics, fakeTopic(name))
+	for _, name := range []string{"far", "orders", "orders_DLQ"} {
+		if !strings.HasPrefix(name, req.GetPrefix()) {
+			continue
 		}
+		topic := fakeTopic(name)
+		if name == "far" {
+			unread(topic.GetPartitions()[1])
+		}
+		answer.Topics = append(answer.Topics, topic)
 	}
 	return answer, nil
+}
+
+// unread makes the bounds of a partition such as could not be read.
+func unread(p *ackmeshv1.Partition) {
+	p.MinOffset, p.MaxOffset = 0, 0
+	p.Bounds, p.BoundsError = ackmeshv1.BoundsState_BOUNDS_STATE_UNKNOWN, "no broker"
 }
 
 func (f *fakeServer) CreateTopic(_ context.Context, req *ackmeshv1.CreateTopicRequest) (*ackmeshv1.CreateTopicResponse, error) {
@@ -77,6 +88,12 @@ func (f *fakeServer) GetOffsets(_ context.Context, req *ackmeshv1.GetOffsetsRequ
 	return &ackmeshv1.GetOffsetsResponse{Offsets: []*ackmeshv1.PartitionOffsets{{
 		Topic: req.GetTopic(), Subscriber: req.GetSubscriber(), Partition: "0", MinOffset: 1, MaxOffset: 10, Position: 7,
 		Lag: 3, InFlight: 2, FinishedAhead: 1, Waiting: 4, Epoch: 5,
+	}, {
+		Topic: req.GetTopic(), Subscriber: req.GetSubscriber(), Partition: "1", Position: 8,
+		Bounds: ackmeshv1.BoundsState_BOUNDS_STATE_UNKNOWN, BoundsError: "no broker",
+	}, {
+		Topic: req.GetTopic(), Subscriber: req.GetSubscriber(), Partition: "2", Position: 9,
+		Bounds: ackmeshv1.BoundsState_BOUNDS_STATE_ABSENT,
 	}}}, nil
 }
 
@@ -93,6 +110,8 @@ func TestAdminCommands(t *testing.T) {
 		want []string
 	}{
 		{"topics list", exitOK, []string{"TOPIC       PARTITIONS  OFFSETS\n", "orders      2           12\n", "orders_DLQ  2           12\n"}},
+		{"topics list --prefix far", exitOK, []string{"far    2           7+\n", `ackmesh: topic "far": bounds not known (partitions: 1): no broker` + "\n"}},
+		{"topics describe far", exitOK, []string{"0          3      10\n", "1          ?      ?\n", "bounds not known (partitions: 1): no broker\n"}},
 		{"topics list --prefix orders_", exitOK, []string{"orders_DLQ"}},
 		{"topics list --json", exitOK, []string{`"maxOffset"`, `"10"`}},
 		{"topics describe orders", exitOK, []string{"topic orders (id id-1)\n", "PARTITION  FIRST  NEXT\n", "0          3      10\n", "1          0      5\n"}},
@@ -103,6 +122,9 @@ func TestAdminCommands(t *testing.T) {
 		{"offsets get --topic t --subscriber client/c", exitOK, []string{
 			"TOPIC  SUBSCRIBER  PARTITION  FIRST  POSITION  NEXT  LAG  AHEAD  IN FLIGHT  WAITING  EPOCH\n",
 			"t      client/c    0          1      7         10    3    1      2          4        5\n",
+			"t      client/c    1          ?      8         ?     ?    0      0          0        0\n",
+			"t      client/c    2          -      9         -     -    0      0          0        0\n",
+			`ackmesh: topic "t": bounds not known (partitions: 1): no broker` + "\n",
 		}},
 	}
 	for _, tt := range tests {

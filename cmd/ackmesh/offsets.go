@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -30,7 +31,9 @@ func (a *app) offsetsGet(t *target) *cobra.Command {
 		Short: "Show positions, lag and what is in flight",
 		Long: `Show for each subscriber and partition: the position (next to deliver: everything
 below it is finished), how many offsets are finished above it, what is in flight
-or waits for a retry, and the lag.`,
+or waits for a retry, and the lag.
+
+` + boundsHelp,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.admin(cmd.Context(), func(ctx context.Context, admin ackmeshv1.AdminClient) error {
@@ -50,9 +53,11 @@ or waits for a retry, and the lag.`,
 
 func (a *app) printOffsets(offsets []*ackmeshv1.PartitionOffsets) error {
 	out := newTable(a.out, "TOPIC", "SUBSCRIBER", "PARTITION", "FIRST", "POSITION", "NEXT", "LAG", "AHEAD", "IN FLIGHT", "WAITING", "EPOCH")
+	var missing unknowns
 	for _, o := range offsets {
-		out.row(o.GetTopic(), o.GetSubscriber(), o.GetPartition(), o.GetMinOffset(), o.GetPosition(), o.GetMaxOffset(),
-			o.GetLag(), o.GetFinishedAhead(), o.GetInFlight(), o.GetWaiting(), o.GetEpoch())
+		missing.note(o.GetTopic(), o.GetPartition(), o)
+		out.row(o.GetTopic(), o.GetSubscriber(), o.GetPartition(), known(o, o.GetMinOffset()), o.GetPosition(), known(o, o.GetMaxOffset()),
+			known(o, o.GetLag()), o.GetFinishedAhead(), o.GetInFlight(), o.GetWaiting(), o.GetEpoch())
 	}
-	return out.flush()
+	return cmp.Or(out.flush(), missing.tell(a))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -48,7 +49,12 @@ func (a *app) topicsList(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List topics with the number of their partitions and records",
-		Args:  noArgs,
+		Long: `List topics with the number of their partitions, and of the offsets that these
+hold.
+
+` + boundsHelp + `
+12+ are the offsets of partitions that could be read, of others there are more.`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.admin(cmd.Context(), func(ctx context.Context, admin ackmeshv1.AdminClient) error {
 				answer, err := admin.ListTopics(ctx, &ackmeshv1.ListTopicsRequest{Prefix: prefix})
@@ -78,14 +84,30 @@ func (a *app) show(asJSON bool, answer proto.Message, text func() error) error {
 
 func (a *app) printTopics(topics []*ackmeshv1.Topic) error {
 	out := newTable(a.out, "TOPIC", "PARTITIONS", "OFFSETS")
+	var missing unknowns
 	for _, topic := range topics {
-		var held int64
-		for _, p := range topic.GetPartitions() {
-			held += p.GetMaxOffset() - p.GetMinOffset()
-		}
-		out.row(topic.GetTopic(), len(topic.GetPartitions()), held)
+		out.row(topic.GetTopic(), len(topic.GetPartitions()), held(topic, &missing))
 	}
-	return out.flush()
+	return cmp.Or(out.flush(), missing.tell(a))
+}
+
+// held is how many offsets a topic holds, as far as that is known.
+func held(topic *ackmeshv1.Topic, missing *unknowns) string {
+	var n int64
+	told, all := false, true
+	for _, p := range topic.GetPartitions() {
+		missing.note(topic.GetTopic(), p.GetPartition(), p)
+		unknown := p.GetBounds() == ackmeshv1.BoundsState_BOUNDS_STATE_UNKNOWN
+		told, all = told || !unknown, all && !unknown
+		n += p.GetMaxOffset() - p.GetMinOffset()
+	}
+	switch {
+	case all:
+		return fmt.Sprint(n)
+	case told:
+		return fmt.Sprintf("%d+", n)
+	}
+	return "?"
 }
 
 func (a *app) topicsCreate(t *target) *cobra.Command {
@@ -126,10 +148,12 @@ func (a *app) printTopic(topic *ackmeshv1.Topic) error {
 		return err
 	}
 	out := newTable(a.out, "PARTITION", "FIRST", "NEXT")
+	var missing unknowns
 	for _, p := range topic.GetPartitions() {
-		out.row(p.GetPartition(), p.GetMinOffset(), p.GetMaxOffset())
+		missing.note(topic.GetTopic(), p.GetPartition(), p)
+		out.row(p.GetPartition(), known(p, p.GetMinOffset()), known(p, p.GetMaxOffset()))
 	}
-	return out.flush()
+	return cmp.Or(out.flush(), missing.tell(a))
 }
 
 func (a *app) topicsDescribe(t *target) *cobra.Command {
@@ -137,7 +161,10 @@ func (a *app) topicsDescribe(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe TOPIC",
 		Short: "Show the partitions of a topic: the first offset held and the next one to be given",
-		Args:  oneArg("topic"),
+		Long: `Show the partitions of a topic: the first offset held and the next one to be given.
+
+` + boundsHelp,
+		Args: oneArg("topic"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return t.admin(cmd.Context(), func(ctx context.Context, admin ackmeshv1.AdminClient) error {
 				topic, err := findTopic(ctx, admin, args[0])

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
 
 	ackmeshv1 "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
 )
@@ -168,13 +169,14 @@ func (a *app) dlqReplay(t *target) *cobra.Command {
 		Short: "Publish dead letters again, each for the subscriber that failed",
 		Long: `Publish dead letters to their topic again. Each reaches only the subscriber that
 failed, with a fresh budget of attempts, and is taken off the list. Give ids, or
---all.`,
+--all. Many may take longer than --timeout: then the command says how many are
+left, fails, and goes on with them when it is given again.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := idsOrAll(args, all); err != nil {
 				return err
 			}
-			return t.admin(cmd.Context(), func(ctx context.Context, admin ackmeshv1.AdminClient) error {
+			return unknownReplay(t.admin(cmd.Context(), func(ctx context.Context, admin ackmeshv1.AdminClient) error {
 				answer, err := admin.ReplayDeadLetters(ctx, &ackmeshv1.ReplayDeadLettersRequest{Topic: topic, Subscriber: subscriber, Ids: args})
 				if err != nil {
 					return err
@@ -182,8 +184,11 @@ failed, with a fresh budget of attempts, and is taken off the list. Give ids, or
 				if _, err = fmt.Fprintf(a.out, "%d dead letters were published again\n", answer.GetReplayed()); err != nil {
 					return err
 				}
+				if left := answer.GetLeft(); left > 0 {
+					return fmt.Errorf("%d dead letters are left, since --timeout %v was over: the same command goes on with them", left, t.timeout)
+				}
 				return allFound(args, answer.GetReplayed(), topic)
-			})
+			}))
 		},
 	}
 	letterFlags(cmd, &topic, &subscriber)
@@ -246,6 +251,14 @@ replayed or purged here does not come back.`,
 		panic(err) // the flag was added above
 	}
 	return cmd
+}
+
+// unknownReplay adds to the error of a replay without an answer how to go on.
+func unknownReplay(err error) error {
+	if c := statusOf(err).Code(); c != codes.DeadlineExceeded && c != codes.Canceled {
+		return err
+	}
+	return fmt.Errorf("%w: how many were published again is not known, these are off the list: the same command goes on with what 'ackmesh dlq list' shows", err)
 }
 
 func idsOrAll(ids []string, all bool) error {

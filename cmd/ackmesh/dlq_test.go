@@ -15,7 +15,8 @@ import (
 // one has room for an event; the first is as large as events get.
 type lettersServer struct {
 	fakeServer
-	ids []string
+	ids  []string
+	left int64 // what a replay does not come to; below 0: anything
 }
 
 func (s *lettersServer) ListDeadLetters(_ context.Context, req *ackmeshv1.ListDeadLettersRequest) (*ackmeshv1.ListDeadLettersResponse, error) {
@@ -49,8 +50,12 @@ func (s *lettersServer) count(ids []string) (n int64) {
 	return n
 }
 
-func (s *lettersServer) ReplayDeadLetters(_ context.Context, req *ackmeshv1.ReplayDeadLettersRequest) (*ackmeshv1.ReplayDeadLettersResponse, error) {
-	return &ackmeshv1.ReplayDeadLettersResponse{Replayed: s.count(req.GetIds())}, nil
+func (s *lettersServer) ReplayDeadLetters(ctx context.Context, req *ackmeshv1.ReplayDeadLettersRequest) (*ackmeshv1.ReplayDeadLettersResponse, error) {
+	if s.left < 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &ackmeshv1.ReplayDeadLettersResponse{Replayed: s.count(req.GetIds()) - s.left, Left: s.left}, nil
 }
 
 func (s *lettersServer) PurgeDeadLetters(_ context.Context, req *ackmeshv1.PurgeDeadLettersRequest) (*ackmeshv1.PurgeDeadLettersResponse, error) {
@@ -83,4 +88,16 @@ func TestDeadLetterCommands(t *testing.T) {
 		dlq(what, "id1", "none", "nothing").want(t, exitFailed, "1 dead letters were", "2 of the 3 ids", `topic "orders"`, "dlq list")
 		dlq(what, "--all").want(t, exitOK, "600 dead letters")
 	}
+}
+
+// TestReplayBeyondTimeout: a replay that --timeout ends says how many were
+// published, where that is known, and how to go on.
+func TestReplayBeyondTimeout(t *testing.T) {
+	s := &lettersServer{ids: []string{"a", "b", "c"}, left: 2}
+	part := s.start(t)
+	call(t, nil, "dlq", "replay", "--all", "--topic", "orders", "--admin", part, "--timeout", "7s").
+		want(t, exitFailed, "1 dead letters were published again\n", "2 dead letters are left, since --timeout 7s was over: the same command goes on")
+	none := (&lettersServer{left: -1}).start(t)
+	call(t, nil, "dlq", "replay", "--all", "--topic", "orders", "--admin", none, "--timeout", "1ms").
+		want(t, exitFailed, none+": DEADLINE_EXCEEDED: ", "how many were published again is not known", "the same command goes on")
 }

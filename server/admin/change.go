@@ -172,18 +172,33 @@ func (s *Service) addEvents(ctx context.Context, list []dispatch.Letter, page []
 	return nil
 }
 
-// ReplayDeadLetters publishes dead letters again.
+// maxAnswer bounds how long before its deadline a replay stops, so that the answer
+// arrives.
+const maxAnswer = 2 * time.Second
+
+// withAnswer ends before the deadline of ctx, while there is time for an answer.
+func withAnswer(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, end.Add(-min(time.Until(end)/4, maxAnswer)))
+}
+
+// ReplayDeadLetters publishes dead letters again, as many as it comes to.
 func (s *Service) ReplayDeadLetters(ctx context.Context, req *pb.ReplayDeadLettersRequest) (*pb.ReplayDeadLettersResponse, error) {
 	q, err := letterQuery(req)
 	if err != nil {
 		return nil, fail(err)
 	}
 	q.IDs = req.GetIds()
-	n, err := s.d.Replay(ctx, q)
+	ctx, cancel := withAnswer(ctx)
+	defer cancel()
+	n, left, err := s.d.Replay(ctx, q)
 	if err != nil {
 		return nil, fail(err)
 	}
-	return &pb.ReplayDeadLettersResponse{Replayed: n}, nil
+	return &pb.ReplayDeadLettersResponse{Replayed: n, Left: left}, nil
 }
 
 // PurgeDeadLetters forgets dead letters.

@@ -77,32 +77,41 @@ var ErrNoReplay = errors.New("it cannot be replayed")
 
 // Replay publishes dead letters to their topic again, each for the subscriber
 // that failed, with a fresh budget, and takes them off the ledger. It returns
-// how many it published. Those that cannot be replayed are passed over and told
-// of when the others are done: ErrNoReplay.
-func (d *Dispatcher) Replay(ctx context.Context, q LetterQuery) (int64, error) {
+// how many it published, and how many it did not come to before the deadline of ctx.
+// Those that cannot be replayed are passed over and told of when the others are
+// done: ErrNoReplay.
+func (d *Dispatcher) Replay(ctx context.Context, q LetterQuery) (n, left int64, err error) {
 	list, _, err := d.Letters(q)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	var n, left int64
+	var passed int64
 	var why error
-	for _, let := range list {
+	for i, let := range list {
 		done, err := d.replayOne(ctx, let)
 		switch {
+		case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			left = int64(len(list) - i)
 		case errors.Is(err, ErrNoReplay):
-			if left++; why == nil {
+			if passed++; why == nil {
 				why = fmt.Errorf("dead letter %s: %w", let.ID, err)
 			}
 		case err != nil:
-			return n, fmt.Errorf("replay of dead letter %s (%d before it were replayed): %w", let.ID, n, err)
+			return n, 0, fmt.Errorf("replay of dead letter %s (%d before it were replayed): %w", let.ID, n, err)
 		case done:
 			n++
 		}
+		if left > 0 {
+			break
+		}
 	}
-	if left > 0 {
-		return n, fmt.Errorf("%d were replayed, %d were not: %w", n, left, why)
+	switch {
+	case passed > 0 && left > 0:
+		return n, left, fmt.Errorf("%d were replayed, %d were not, and there was no time for %d: %w", n, passed, left, why)
+	case passed > 0:
+		return n, 0, fmt.Errorf("%d were replayed, %d were not: %w", n, passed, why)
 	}
-	return n, nil
+	return n, left, nil
 }
 
 // replayOne replays a letter, if it is on the ledger still.

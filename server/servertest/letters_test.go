@@ -2,6 +2,7 @@ package servertest_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -292,5 +293,40 @@ func TestLettersWhileTheLogIsAway(t *testing.T) {
 		if _, err := in.Admin().ListDeadLetters(ctx, &pb.ListDeadLettersRequest{Topic: "t", PageSize: 1}); status.Code(err) != codes.Unavailable {
 			t.Errorf("a page of one letter whose event cannot be read: %v", err)
 		}
+	})
+}
+
+// TestReplayBeyondItsTime: a replay that has no time for all letters answers before
+// its deadline, and the next one goes on.
+func TestReplayBeyondItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := forgetful(t)
+		var log *storagefault.Backend
+		o.Wrap = func(b storage.Backend) storage.Backend { log = storagefault.New(b); return log }
+		in := Start(t, o)
+		s := Open(t, in.Mesh(), open("c", Sub("t", broadcast)))
+		const n = 10
+		for i := range n {
+			dies(t, in, s, fmt.Sprint(i))
+		}
+		untilLetters(t, in, "t", n)
+		log.Inject(storagefault.Fault{Op: storagefault.Append, Topic: "t", Delay: time.Second})
+		sum, calls := int64(0), 0
+		for left := int64(n); left > 0; calls++ {
+			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+			res, err := in.Admin().ReplayDeadLetters(ctx, &pb.ReplayDeadLettersRequest{Topic: "t"})
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum, left = sum+res.GetReplayed(), res.GetLeft()
+			if sum+left != n {
+				t.Fatalf("%d were replayed, %d are left of %d", sum, left, n)
+			}
+		}
+		if calls != 2 {
+			t.Errorf("%d calls of 5 letters each", calls)
+		}
+		s.AckDurable(s.Take(n)...)
 	})
 }

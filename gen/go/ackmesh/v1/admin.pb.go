@@ -1951,7 +1951,9 @@ func (x *ReplayDeadLettersRequest) GetIds() []string {
 type ReplayDeadLettersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many were published again.
-	Replayed      int64 `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	Replayed int64 `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	// How many were not come to before the call's deadline: call again.
+	Left          int64 `protobuf:"varint,2,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1989,6 +1991,13 @@ func (*ReplayDeadLettersResponse) Descriptor() ([]byte, []int) {
 func (x *ReplayDeadLettersResponse) GetReplayed() int64 {
 	if x != nil {
 		return x.Replayed
+	}
+	return 0
+}
+
+func (x *ReplayDeadLettersResponse) GetLeft() int64 {
+	if x != nil {
+		return x.Left
 	}
 	return 0
 }
@@ -2757,9 +2766,10 @@ const file_ackmesh_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"subscriber\x18\x02 \x01(\tR\n" +
 	"subscriber\x12\x10\n" +
-	"\x03ids\x18\x03 \x03(\tR\x03ids\"7\n" +
+	"\x03ids\x18\x03 \x03(\tR\x03ids\"K\n" +
 	"\x19ReplayDeadLettersResponse\x12\x1a\n" +
-	"\breplayed\x18\x01 \x01(\x03R\breplayed\"a\n" +
+	"\breplayed\x18\x01 \x01(\x03R\breplayed\x12\x12\n" +
+	"\x04left\x18\x02 \x01(\x03R\x04left\"a\n" +
 	"\x17PurgeDeadLettersRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1e\n" +
 	"\n" +

@@ -965,16 +965,20 @@ class ReplayDeadLettersResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REPLAYED_FIELD_NUMBER: _builtins.int
+    LEFT_FIELD_NUMBER: _builtins.int
     replayed: _builtins.int
     """How many were published again."""
+    left: _builtins.int
+    """How many were not come to before the call's deadline: call again."""
     def __init__(
         self,
         *,
         replayed: _builtins.int = ...,
+        left: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["replayed", b"replayed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left", b"left", "replayed", b"replayed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

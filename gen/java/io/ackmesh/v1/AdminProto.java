@@ -331,76 +331,77 @@ public final class AdminProto extends com.google.protobuf.GeneratedFile {
       "pR\004time\0220\n\005frame\030\t \001(\0132\032.ackmesh.v1.Even" +
       "tMeshFrameR\005frame\"b\n\030ReplayDeadLettersRe" +
       "quest\022\024\n\005topic\030\001 \001(\tR\005topic\022\036\n\nsubscribe" +
-      "r\030\002 \001(\tR\nsubscriber\022\020\n\003ids\030\003 \003(\tR\003ids\"7\n" +
+      "r\030\002 \001(\tR\nsubscriber\022\020\n\003ids\030\003 \003(\tR\003ids\"K\n" +
       "\031ReplayDeadLettersResponse\022\032\n\010replayed\030\001" +
-      " \001(\003R\010replayed\"a\n\027PurgeDeadLettersReques" +
-      "t\022\024\n\005topic\030\001 \001(\tR\005topic\022\036\n\nsubscriber\030\002 " +
-      "\001(\tR\nsubscriber\022\020\n\003ids\030\003 \003(\tR\003ids\"2\n\030Pur" +
-      "geDeadLettersResponse\022\026\n\006purged\030\001 \001(\003R\006p" +
-      "urged\"1\n\031RebuildDeadLettersRequest\022\024\n\005to" +
-      "pic\030\001 \001(\tR\005topic\"H\n\032RebuildDeadLettersRe" +
-      "sponse\022\024\n\005found\030\001 \001(\003R\005found\022\024\n\005added\030\002 " +
-      "\001(\003R\005added\"\275\002\n\023SetRateLimitRequest\022\024\n\005to" +
-      "pic\030\001 \001(\tR\005topic\022\033\n\tclient_id\030\002 \001(\tR\010cli" +
-      "entId\022G\n\tdirection\030\003 \001(\0162).ackmesh.v1.Se" +
-      "tRateLimitRequest.DirectionR\tdirection\022*" +
-      "\n\021events_per_second\030\004 \001(\001R\017eventsPerSeco" +
-      "nd\022(\n\020bytes_per_second\030\005 \001(\001R\016bytesPerSe" +
-      "cond\"T\n\tDirection\022\031\n\025DIRECTION_UNSPECIFI" +
-      "ED\020\000\022\025\n\021DIRECTION_PUBLISH\020\001\022\025\n\021DIRECTION" +
-      "_DELIVER\020\002\"\026\n\024SetRateLimitResponse\"\027\n\025Li" +
-      "stRateLimitsRequest\"P\n\026ListRateLimitsRes" +
-      "ponse\0226\n\013rate_limits\030\001 \003(\0132\025.ackmesh.v1." +
-      "RateLimitR\nrateLimits\"\335\001\n\tRateLimit\022\024\n\005t" +
-      "opic\030\001 \001(\tR\005topic\022\033\n\tclient_id\030\002 \001(\tR\010cl" +
-      "ientId\022G\n\tdirection\030\003 \001(\0162).ackmesh.v1.S" +
-      "etRateLimitRequest.DirectionR\tdirection\022" +
-      "*\n\021events_per_second\030\004 \001(\001R\017eventsPerSec" +
-      "ond\022(\n\020bytes_per_second\030\005 \001(\001R\016bytesPerS" +
-      "econd\"t\n\014DrainRequest\022\037\n\013instance_id\030\001 \001" +
-      "(\tR\ninstanceId\022/\n\005grace\030\002 \001(\0132\031.google.p" +
-      "rotobuf.DurationR\005grace\022\022\n\004undo\030\003 \001(\010R\004u" +
-      "ndo\")\n\rDrainResponse\022\030\n\007streams\030\001 \001(\005R\007s" +
-      "treams*v\n\013BoundsState\022\034\n\030BOUNDS_STATE_UN" +
-      "SPECIFIED\020\000\022\026\n\022BOUNDS_STATE_KNOWN\020\001\022\027\n\023B" +
-      "OUNDS_STATE_ABSENT\020\002\022\030\n\024BOUNDS_STATE_UNK" +
-      "NOWN\020\0032\330\n\n\005Admin\022K\n\nListTopics\022\035.ackmesh" +
-      ".v1.ListTopicsRequest\032\036.ackmesh.v1.ListT" +
-      "opicsResponse\022N\n\013CreateTopic\022\036.ackmesh.v" +
-      "1.CreateTopicRequest\032\037.ackmesh.v1.Create" +
-      "TopicResponse\022N\n\013DeleteTopic\022\036.ackmesh.v" +
-      "1.DeleteTopicRequest\032\037.ackmesh.v1.Delete" +
-      "TopicResponse\022Z\n\017ListSubscribers\022\".ackme" +
-      "sh.v1.ListSubscribersRequest\032#.ackmesh.v" +
-      "1.ListSubscribersResponse\022]\n\020DeleteSubsc" +
-      "riber\022#.ackmesh.v1.DeleteSubscriberReque" +
-      "st\032$.ackmesh.v1.DeleteSubscriberResponse" +
-      "\022N\n\013ListClients\022\036.ackmesh.v1.ListClients" +
-      "Request\032\037.ackmesh.v1.ListClientsResponse" +
-      "\022N\n\013EvictClient\022\036.ackmesh.v1.EvictClient" +
-      "Request\032\037.ackmesh.v1.EvictClientResponse" +
-      "\022K\n\nGetOffsets\022\035.ackmesh.v1.GetOffsetsRe" +
-      "quest\032\036.ackmesh.v1.GetOffsetsResponse\022N\n" +
-      "\013ResetOffset\022\036.ackmesh.v1.ResetOffsetReq" +
-      "uest\032\037.ackmesh.v1.ResetOffsetResponse\022Z\n" +
-      "\017ListDeadLetters\022\".ackmesh.v1.ListDeadLe" +
-      "ttersRequest\032#.ackmesh.v1.ListDeadLetter" +
-      "sResponse\022`\n\021ReplayDeadLetters\022$.ackmesh" +
-      ".v1.ReplayDeadLettersRequest\032%.ackmesh.v" +
-      "1.ReplayDeadLettersResponse\022]\n\020PurgeDead" +
-      "Letters\022#.ackmesh.v1.PurgeDeadLettersReq" +
-      "uest\032$.ackmesh.v1.PurgeDeadLettersRespon" +
-      "se\022c\n\022RebuildDeadLetters\022%.ackmesh.v1.Re" +
-      "buildDeadLettersRequest\032&.ackmesh.v1.Reb" +
-      "uildDeadLettersResponse\022Q\n\014SetRateLimit\022" +
-      "\037.ackmesh.v1.SetRateLimitRequest\032 .ackme" +
-      "sh.v1.SetRateLimitResponse\022W\n\016ListRateLi" +
-      "mits\022!.ackmesh.v1.ListRateLimitsRequest\032" +
-      "\".ackmesh.v1.ListRateLimitsResponse\022<\n\005D" +
-      "rain\022\030.ackmesh.v1.DrainRequest\032\031.ackmesh" +
-      ".v1.DrainResponseBU\n\rio.ackmesh.v1B\nAdmi" +
-      "nProtoP\001Z6github.com/ackmesh/ackmesh/gen" +
-      "/go/ackmesh/v1;ackmeshv1b\006proto3"
+      " \001(\003R\010replayed\022\022\n\004left\030\002 \001(\003R\004left\"a\n\027Pu" +
+      "rgeDeadLettersRequest\022\024\n\005topic\030\001 \001(\tR\005to" +
+      "pic\022\036\n\nsubscriber\030\002 \001(\tR\nsubscriber\022\020\n\003i" +
+      "ds\030\003 \003(\tR\003ids\"2\n\030PurgeDeadLettersRespons" +
+      "e\022\026\n\006purged\030\001 \001(\003R\006purged\"1\n\031RebuildDead" +
+      "LettersRequest\022\024\n\005topic\030\001 \001(\tR\005topic\"H\n\032" +
+      "RebuildDeadLettersResponse\022\024\n\005found\030\001 \001(" +
+      "\003R\005found\022\024\n\005added\030\002 \001(\003R\005added\"\275\002\n\023SetRa" +
+      "teLimitRequest\022\024\n\005topic\030\001 \001(\tR\005topic\022\033\n\t" +
+      "client_id\030\002 \001(\tR\010clientId\022G\n\tdirection\030\003" +
+      " \001(\0162).ackmesh.v1.SetRateLimitRequest.Di" +
+      "rectionR\tdirection\022*\n\021events_per_second\030" +
+      "\004 \001(\001R\017eventsPerSecond\022(\n\020bytes_per_seco" +
+      "nd\030\005 \001(\001R\016bytesPerSecond\"T\n\tDirection\022\031\n" +
+      "\025DIRECTION_UNSPECIFIED\020\000\022\025\n\021DIRECTION_PU" +
+      "BLISH\020\001\022\025\n\021DIRECTION_DELIVER\020\002\"\026\n\024SetRat" +
+      "eLimitResponse\"\027\n\025ListRateLimitsRequest\"" +
+      "P\n\026ListRateLimitsResponse\0226\n\013rate_limits" +
+      "\030\001 \003(\0132\025.ackmesh.v1.RateLimitR\nrateLimit" +
+      "s\"\335\001\n\tRateLimit\022\024\n\005topic\030\001 \001(\tR\005topic\022\033\n" +
+      "\tclient_id\030\002 \001(\tR\010clientId\022G\n\tdirection\030" +
+      "\003 \001(\0162).ackmesh.v1.SetRateLimitRequest.D" +
+      "irectionR\tdirection\022*\n\021events_per_second" +
+      "\030\004 \001(\001R\017eventsPerSecond\022(\n\020bytes_per_sec" +
+      "ond\030\005 \001(\001R\016bytesPerSecond\"t\n\014DrainReques" +
+      "t\022\037\n\013instance_id\030\001 \001(\tR\ninstanceId\022/\n\005gr" +
+      "ace\030\002 \001(\0132\031.google.protobuf.DurationR\005gr" +
+      "ace\022\022\n\004undo\030\003 \001(\010R\004undo\")\n\rDrainResponse" +
+      "\022\030\n\007streams\030\001 \001(\005R\007streams*v\n\013BoundsStat" +
+      "e\022\034\n\030BOUNDS_STATE_UNSPECIFIED\020\000\022\026\n\022BOUND" +
+      "S_STATE_KNOWN\020\001\022\027\n\023BOUNDS_STATE_ABSENT\020\002" +
+      "\022\030\n\024BOUNDS_STATE_UNKNOWN\020\0032\330\n\n\005Admin\022K\n\n" +
+      "ListTopics\022\035.ackmesh.v1.ListTopicsReques" +
+      "t\032\036.ackmesh.v1.ListTopicsResponse\022N\n\013Cre" +
+      "ateTopic\022\036.ackmesh.v1.CreateTopicRequest" +
+      "\032\037.ackmesh.v1.CreateTopicResponse\022N\n\013Del" +
+      "eteTopic\022\036.ackmesh.v1.DeleteTopicRequest" +
+      "\032\037.ackmesh.v1.DeleteTopicResponse\022Z\n\017Lis" +
+      "tSubscribers\022\".ackmesh.v1.ListSubscriber" +
+      "sRequest\032#.ackmesh.v1.ListSubscribersRes" +
+      "ponse\022]\n\020DeleteSubscriber\022#.ackmesh.v1.D" +
+      "eleteSubscriberRequest\032$.ackmesh.v1.Dele" +
+      "teSubscriberResponse\022N\n\013ListClients\022\036.ac" +
+      "kmesh.v1.ListClientsRequest\032\037.ackmesh.v1" +
+      ".ListClientsResponse\022N\n\013EvictClient\022\036.ac" +
+      "kmesh.v1.EvictClientRequest\032\037.ackmesh.v1" +
+      ".EvictClientResponse\022K\n\nGetOffsets\022\035.ack" +
+      "mesh.v1.GetOffsetsRequest\032\036.ackmesh.v1.G" +
+      "etOffsetsResponse\022N\n\013ResetOffset\022\036.ackme" +
+      "sh.v1.ResetOffsetRequest\032\037.ackmesh.v1.Re" +
+      "setOffsetResponse\022Z\n\017ListDeadLetters\022\".a" +
+      "ckmesh.v1.ListDeadLettersRequest\032#.ackme" +
+      "sh.v1.ListDeadLettersResponse\022`\n\021ReplayD" +
+      "eadLetters\022$.ackmesh.v1.ReplayDeadLetter" +
+      "sRequest\032%.ackmesh.v1.ReplayDeadLettersR" +
+      "esponse\022]\n\020PurgeDeadLetters\022#.ackmesh.v1" +
+      ".PurgeDeadLettersRequest\032$.ackmesh.v1.Pu" +
+      "rgeDeadLettersResponse\022c\n\022RebuildDeadLet" +
+      "ters\022%.ackmesh.v1.RebuildDeadLettersRequ" +
+      "est\032&.ackmesh.v1.RebuildDeadLettersRespo" +
+      "nse\022Q\n\014SetRateLimit\022\037.ackmesh.v1.SetRate" +
+      "LimitRequest\032 .ackmesh.v1.SetRateLimitRe" +
+      "sponse\022W\n\016ListRateLimits\022!.ackmesh.v1.Li" +
+      "stRateLimitsRequest\032\".ackmesh.v1.ListRat" +
+      "eLimitsResponse\022<\n\005Drain\022\030.ackmesh.v1.Dr" +
+      "ainRequest\032\031.ackmesh.v1.DrainResponseBU\n" +
+      "\rio.ackmesh.v1B\nAdminProtoP\001Z6github.com" +
+      "/ackmesh/ackmesh/gen/go/ackmesh/v1;ackme" +
+      "shv1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -589,7 +590,7 @@ public final class AdminProto extends com.google.protobuf.GeneratedFile {
     internal_static_ackmesh_v1_ReplayDeadLettersResponse_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_ackmesh_v1_ReplayDeadLettersResponse_descriptor,
-        new java.lang.String[] { "Replayed", });
+        new java.lang.String[] { "Replayed", "Left", });
     internal_static_ackmesh_v1_PurgeDeadLettersRequest_descriptor =
       getDescriptor().getMessageType(29);
     internal_static_ackmesh_v1_PurgeDeadLettersRequest_fieldAccessorTable = new

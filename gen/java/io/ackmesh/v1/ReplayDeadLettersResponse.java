@@ -67,6 +67,21 @@ private static final long serialVersionUID = 0L;
     return replayed_;
   }
 
+  public static final int LEFT_FIELD_NUMBER = 2;
+  private long left_ = 0L;
+  /**
+   * <pre>
+   * How many were not come to before the call's deadline: call again.
+   * </pre>
+   *
+   * <code>int64 left = 2 [json_name = "left"];</code>
+   * @return The left.
+   */
+  @java.lang.Override
+  public long getLeft() {
+    return left_;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -84,6 +99,9 @@ private static final long serialVersionUID = 0L;
     if (replayed_ != 0L) {
       output.writeInt64(1, replayed_);
     }
+    if (left_ != 0L) {
+      output.writeInt64(2, left_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -91,6 +109,10 @@ private static final long serialVersionUID = 0L;
     if (replayed_ != 0L) {
       size += com.google.protobuf.CodedOutputStream
         .computeInt64Size(1, replayed_);
+    }
+    if (left_ != 0L) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt64Size(2, left_);
     }
     return size;
   }
@@ -118,6 +140,8 @@ private static final long serialVersionUID = 0L;
 
     if (getReplayed()
         != other.getReplayed()) return false;
+    if (getLeft()
+        != other.getLeft()) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -132,6 +156,9 @@ private static final long serialVersionUID = 0L;
     hash = (37 * hash) + REPLAYED_FIELD_NUMBER;
     hash = (53 * hash) + com.google.protobuf.Internal.hashLong(
         getReplayed());
+    hash = (37 * hash) + LEFT_FIELD_NUMBER;
+    hash = (53 * hash) + com.google.protobuf.Internal.hashLong(
+        getLeft());
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -268,6 +295,7 @@ private static final long serialVersionUID = 0L;
       super.clear();
       bitField0_ = 0;
       replayed_ = 0L;
+      left_ = 0L;
       return this;
     }
 
@@ -304,6 +332,9 @@ private static final long serialVersionUID = 0L;
       if (((from_bitField0_ & 0x00000001) != 0)) {
         result.replayed_ = replayed_;
       }
+      if (((from_bitField0_ & 0x00000002) != 0)) {
+        result.left_ = left_;
+      }
     }
 
     @java.lang.Override
@@ -320,6 +351,9 @@ private static final long serialVersionUID = 0L;
       if (other == io.ackmesh.v1.ReplayDeadLettersResponse.getDefaultInstance()) return this;
       if (other.getReplayed() != 0L) {
         setReplayed(other.getReplayed());
+      }
+      if (other.getLeft() != 0L) {
+        setLeft(other.getLeft());
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -350,6 +384,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000001;
               break;
             } // case 8
+            case 16: {
+              left_ = input.readInt64();
+              bitField0_ |= 0x00000002;
+              break;
+            } // case 16
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -407,6 +446,50 @@ private static final long serialVersionUID = 0L;
     public Builder clearReplayed() {
       bitField0_ = (bitField0_ & ~0x00000001);
       replayed_ = 0L;
+      onChanged();
+      return this;
+    }
+
+    private long left_ ;
+    /**
+     * <pre>
+     * How many were not come to before the call's deadline: call again.
+     * </pre>
+     *
+     * <code>int64 left = 2 [json_name = "left"];</code>
+     * @return The left.
+     */
+    @java.lang.Override
+    public long getLeft() {
+      return left_;
+    }
+    /**
+     * <pre>
+     * How many were not come to before the call's deadline: call again.
+     * </pre>
+     *
+     * <code>int64 left = 2 [json_name = "left"];</code>
+     * @param value The left to set.
+     * @return This builder for chaining.
+     */
+    public Builder setLeft(long value) {
+
+      left_ = value;
+      bitField0_ |= 0x00000002;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * How many were not come to before the call's deadline: call again.
+     * </pre>
+     *
+     * <code>int64 left = 2 [json_name = "left"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearLeft() {
+      bitField0_ = (bitField0_ & ~0x00000002);
+      left_ = 0L;
       onChanged();
       return this;
     }

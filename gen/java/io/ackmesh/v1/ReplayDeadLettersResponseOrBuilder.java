@@ -19,4 +19,14 @@ public interface ReplayDeadLettersResponseOrBuilder extends
    * @return The replayed.
    */
   long getReplayed();
+
+  /**
+   * <pre>
+   * How many were not come to before the call's deadline: call again.
+   * </pre>
+   *
+   * <code>int64 left = 2 [json_name = "left"];</code>
+   * @return The left.
+   */
+  long getLeft();
 }

@@ -149,14 +149,14 @@ func (l Limits) window(records *int32, bytes *int64) (int, int64, error) {
 	return n, b, nil
 }
 
-func (l Limits) extension(by time.Duration) (time.Duration, error) {
+// extension brings Extend.by into bounds, as ack_timeout is. A client learns of no
+// error in an answer but by the end of its stream, which holds others' deliveries.
+// Below 0: it is not set.
+func (l Limits) extension(by time.Duration) time.Duration {
 	if by < 0 {
-		return 0, nil
+		return 0
 	}
-	if by > l.MaxAckTimeout {
-		return 0, invalid("extend.by", fmt.Sprintf("is %v, at most %v is allowed", by, l.MaxAckTimeout))
-	}
-	return max(by, l.MinAckTimeout), nil
+	return min(max(by, l.MinAckTimeout), l.MaxAckTimeout)
 }
 
 // subscription checks one subscription.
@@ -338,7 +338,8 @@ func encodeNotice(msg proto.Message, notice *pb.Notice) []byte {
 
 func durationOf(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
 
-// parseDuration reads a google.protobuf.Duration that is not negative.
+// parseDuration reads a google.protobuf.Duration: 0 where it is negative, the
+// longest there is where it is longer.
 func parseDuration(v []byte) (time.Duration, error) {
 	var sec, nanos uint64
 	for len(v) > 0 {
@@ -360,10 +361,11 @@ func parseDuration(v []byte) (time.Duration, error) {
 		}
 		v = v[n:]
 	}
-	if int64(sec) < 0 || sec > 10*365*24*3600 || int64(nanos) < 0 || nanos >= 1e9 {
-		return 0, invalid("duration", "is negative, or longer than ten years")
+	d := &durationpb.Duration{Seconds: int64(sec), Nanos: int32(nanos)}
+	if err := d.CheckValid(); err != nil {
+		return 0, invalid("duration", "is none: "+err.Error())
 	}
-	return time.Duration(sec)*time.Second + time.Duration(nanos), nil
+	return max(d.AsDuration(), 0), nil
 }
 
 // FrameMessage is a stored frame as a message, the mesh's own stamps included.

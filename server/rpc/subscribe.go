@@ -230,14 +230,14 @@ func (r *subReader) answer(kind int, b []byte) error {
 		if err := checkReason(a.reason); err != nil {
 			return err
 		}
-		return r.s.Nack(a.ranges, a.delay, a.dead, a.reason)
+		return r.s.Nack(a.ranges, min(a.delay, maxNackDelay), a.dead, a.reason)
 	}
-	by, err := r.e.limits.extension(a.delay)
-	if err != nil {
-		return err
-	}
-	return r.s.Extend(a.ranges, by)
+	return r.s.Extend(a.ranges, r.e.limits.extension(a.delay))
 }
+
+// maxNackDelay is the longest that a nacked record waits: for longer it would keep
+// its subscriber's position back, and the log may have dropped it.
+const maxNackDelay = 7 * 24 * time.Hour
 
 // checkReason checks the reason of a Nack. It goes into a dead letter, which takes
 // only text.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -13,9 +14,11 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/server"
 	. "github.com/ackmesh/ackmesh/server/servertest"
 	"github.com/ackmesh/ackmesh/storage"
 	"github.com/ackmesh/ackmesh/storage/storagefault"
@@ -209,4 +212,43 @@ func TestAddedPaused(t *testing.T) {
 		s.Change(&pb.Change{Resume: []uint32{1, 2}})
 		s.AckDurable(s.Take(2)...)
 	})
+}
+
+// TestTimesBeyondLimits: a time that a Nack or an Extend asks for and that is out of
+// bounds is brought into them; the stream and what else is on it stay as they are.
+func TestTimesBeyondLimits(t *testing.T) {
+	const most, week = 10 * time.Minute, 7 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		by         *durationpb.Duration
+		nack, held time.Duration // when it comes again
+	}{
+		"ages":           {&durationpb.Duration{Seconds: 315_576_000_000, Nanos: 1}, week, most},
+		"a bit too much": {durationpb.New(week + 1), week, most},
+		"two minutes":    {durationpb.New(2 * time.Minute), 2 * time.Minute, 2 * time.Minute},
+		"below 0":        {durationpb.New(-time.Hour), 0, time.Second},
+		"a bit below 0":  {durationpb.New(-1), 0, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in := Start(t, Options{Config: func(cfg *server.Config) { cfg.AckTimeout.Max = most }})
+				s := Open(t, in.Mesh(), open("c", Sub("t", broadcast)))
+				for what, want := range map[string]time.Duration{"nack": c.nack, "extend": c.held} {
+					Publish(t, in.Mesh(), "t", what, "other")
+					got := s.Take(2)
+					begun, id := time.Now(), []uint64{got[0].ID}
+					if what == "nack" {
+						s.Send(&pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Nack{Nack: &pb.Nack{DeliveryIds: id, Delay: c.by}}})
+					} else {
+						s.Send(&pb.SubscribeRequest{Kind: &pb.SubscribeRequest_Extend{Extend: &pb.Extend{DeliveryIds: id, By: c.by}}})
+					}
+					s.AckDurable(got[1])
+					s.Await(week+time.Hour, 1)
+					if took := time.Since(begun); took < want || took > want+time.Second {
+						t.Errorf("%s: it comes again after %v, want %v", what, took, want)
+					}
+					s.AckDurable(s.Take(1)...)
+				}
+			})
+		})
+	}
 }

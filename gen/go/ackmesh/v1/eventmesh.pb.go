@@ -912,7 +912,8 @@ type Nack struct {
 	DeliveryIds []uint64 `protobuf:"fixed64,1,rep,packed,name=delivery_ids,json=deliveryIds,proto3" json:"delivery_ids,omitempty"`
 	// Ranges of ids.
 	Ranges []*DeliveryRange `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
-	// When to retry, from now. Unset: the server's backoff.
+	// When to retry, from now: 0 to 7 days, and the nearer of these for what is
+	// beyond. Unset: the server's backoff.
 	Delay *durationpb.Duration `protobuf:"bytes,3,opt,name=delay,proto3" json:"delay,omitempty"`
 	// Kept with the dead letter, if it comes to that. At most 1024 bytes.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -994,7 +995,8 @@ type Extend struct {
 	DeliveryIds []uint64 `protobuf:"fixed64,1,rep,packed,name=delivery_ids,json=deliveryIds,proto3" json:"delivery_ids,omitempty"`
 	// Ranges of ids.
 	Ranges []*DeliveryRange `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
-	// Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+	// What is outside the bounds of ack_timeout is brought into them. Unset: the
+	// stream's ack_timeout.
 	By            *durationpb.Duration `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -466,7 +466,9 @@ class Nack(_message.Message):
 
     @_builtins.property
     def delay(self) -> _duration_pb2.Duration:
-        """When to retry, from now. Unset: the server's backoff."""
+        """When to retry, from now: 0 to 7 days, and the nearer of these for what is
+        beyond. Unset: the server's backoff.
+        """
 
     def __init__(
         self,
@@ -504,7 +506,9 @@ class Extend(_message.Message):
 
     @_builtins.property
     def by(self) -> _duration_pb2.Duration:
-        """Within the bounds of ack_timeout. Unset: the stream's ack_timeout."""
+        """What is outside the bounds of ack_timeout is brought into them. Unset: the
+        stream's ack_timeout.
+        """
 
     def __init__(
         self,

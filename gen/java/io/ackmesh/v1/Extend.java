@@ -162,7 +162,8 @@ private static final long serialVersionUID = 0L;
   private com.google.protobuf.Duration by_;
   /**
    * <pre>
-   * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+   * What is outside the bounds of ack_timeout is brought into them. Unset: the
+   * stream's ack_timeout.
    * </pre>
    *
    * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -174,7 +175,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+   * What is outside the bounds of ack_timeout is brought into them. Unset: the
+   * stream's ack_timeout.
    * </pre>
    *
    * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -186,7 +188,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+   * What is outside the bounds of ack_timeout is brought into them. Unset: the
+   * stream's ack_timeout.
    * </pre>
    *
    * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -1082,7 +1085,8 @@ private static final long serialVersionUID = 0L;
         com.google.protobuf.Duration, com.google.protobuf.Duration.Builder, com.google.protobuf.DurationOrBuilder> byBuilder_;
     /**
      * <pre>
-     * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+     * What is outside the bounds of ack_timeout is brought into them. Unset: the
+     * stream's ack_timeout.
      * </pre>
      *
      * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -1093,7 +1097,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+     * What is outside the bounds of ack_timeout is brought into them. Unset: the
+     * stream's ack_timeout.
      * </pre>
      *
      * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -1108,7 +1113,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+     * What is outside the bounds of ack_timeout is brought into them. Unset: the
+     * stream's ack_timeout.
      * </pre>
      *
      * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -1126,7 +1132,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+     * What is outside the bounds of ack_timeout is brought into them. Unset: the
+     * stream's ack_timeout.
      * </pre>
      *
      * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -1144,7 +1151,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+     * What is outside the bounds of ack_timeout is brought into them. Unset: the
+     * stream's ack_timeout.
      * </pre>
      *
      * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -1169,7 +1177,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+     * What is outside the bounds of ack_timeout is brought into them. Unset: the
+     * stream's ack_timeout.
      * </pre>
      *
      * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -1186,7 +1195,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+     * What is outside the bounds of ack_timeout is brought into them. Unset: the
+     * stream's ack_timeout.
      * </pre>
      *
      * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -1198,7 +1208,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+     * What is outside the bounds of ack_timeout is brought into them. Unset: the
+     * stream's ack_timeout.
      * </pre>
      *
      * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -1213,7 +1224,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+     * What is outside the bounds of ack_timeout is brought into them. Unset: the
+     * stream's ack_timeout.
      * </pre>
      *
      * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>

@@ -85,7 +85,8 @@ public interface ExtendOrBuilder extends
 
   /**
    * <pre>
-   * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+   * What is outside the bounds of ack_timeout is brought into them. Unset: the
+   * stream's ack_timeout.
    * </pre>
    *
    * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -94,7 +95,8 @@ public interface ExtendOrBuilder extends
   boolean hasBy();
   /**
    * <pre>
-   * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+   * What is outside the bounds of ack_timeout is brought into them. Unset: the
+   * stream's ack_timeout.
    * </pre>
    *
    * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>
@@ -103,7 +105,8 @@ public interface ExtendOrBuilder extends
   com.google.protobuf.Duration getBy();
   /**
    * <pre>
-   * Within the bounds of ack_timeout. Unset: the stream's ack_timeout.
+   * What is outside the bounds of ack_timeout is brought into them. Unset: the
+   * stream's ack_timeout.
    * </pre>
    *
    * <code>.google.protobuf.Duration by = 3 [json_name = "by"];</code>

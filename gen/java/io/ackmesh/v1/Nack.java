@@ -163,7 +163,8 @@ private static final long serialVersionUID = 0L;
   private com.google.protobuf.Duration delay_;
   /**
    * <pre>
-   * When to retry, from now. Unset: the server's backoff.
+   * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+   * beyond. Unset: the server's backoff.
    * </pre>
    *
    * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -175,7 +176,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * When to retry, from now. Unset: the server's backoff.
+   * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+   * beyond. Unset: the server's backoff.
    * </pre>
    *
    * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -187,7 +189,8 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * When to retry, from now. Unset: the server's backoff.
+   * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+   * beyond. Unset: the server's backoff.
    * </pre>
    *
    * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -1193,7 +1196,8 @@ private static final long serialVersionUID = 0L;
         com.google.protobuf.Duration, com.google.protobuf.Duration.Builder, com.google.protobuf.DurationOrBuilder> delayBuilder_;
     /**
      * <pre>
-     * When to retry, from now. Unset: the server's backoff.
+     * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+     * beyond. Unset: the server's backoff.
      * </pre>
      *
      * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -1204,7 +1208,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * When to retry, from now. Unset: the server's backoff.
+     * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+     * beyond. Unset: the server's backoff.
      * </pre>
      *
      * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -1219,7 +1224,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * When to retry, from now. Unset: the server's backoff.
+     * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+     * beyond. Unset: the server's backoff.
      * </pre>
      *
      * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -1237,7 +1243,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * When to retry, from now. Unset: the server's backoff.
+     * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+     * beyond. Unset: the server's backoff.
      * </pre>
      *
      * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -1255,7 +1262,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * When to retry, from now. Unset: the server's backoff.
+     * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+     * beyond. Unset: the server's backoff.
      * </pre>
      *
      * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -1280,7 +1288,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * When to retry, from now. Unset: the server's backoff.
+     * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+     * beyond. Unset: the server's backoff.
      * </pre>
      *
      * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -1297,7 +1306,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * When to retry, from now. Unset: the server's backoff.
+     * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+     * beyond. Unset: the server's backoff.
      * </pre>
      *
      * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -1309,7 +1319,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * When to retry, from now. Unset: the server's backoff.
+     * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+     * beyond. Unset: the server's backoff.
      * </pre>
      *
      * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -1324,7 +1335,8 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * When to retry, from now. Unset: the server's backoff.
+     * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+     * beyond. Unset: the server's backoff.
      * </pre>
      *
      * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>

@@ -85,7 +85,8 @@ public interface NackOrBuilder extends
 
   /**
    * <pre>
-   * When to retry, from now. Unset: the server's backoff.
+   * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+   * beyond. Unset: the server's backoff.
    * </pre>
    *
    * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -94,7 +95,8 @@ public interface NackOrBuilder extends
   boolean hasDelay();
   /**
    * <pre>
-   * When to retry, from now. Unset: the server's backoff.
+   * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+   * beyond. Unset: the server's backoff.
    * </pre>
    *
    * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>
@@ -103,7 +105,8 @@ public interface NackOrBuilder extends
   com.google.protobuf.Duration getDelay();
   /**
    * <pre>
-   * When to retry, from now. Unset: the server's backoff.
+   * When to retry, from now: 0 to 7 days, and the nearer of these for what is
+   * beyond. Unset: the server's backoff.
    * </pre>
    *
    * <code>.google.protobuf.Duration delay = 3 [json_name = "delay"];</code>

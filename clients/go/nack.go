@@ -12,14 +12,14 @@ import (
 var ErrHold = errors.New("ackmesh: held")
 
 // RetryAfter returns an error that gives a delivery back to be retried after a
-// delay, 0 to ten years, instead of the server's own backoff. err is the reason and
+// delay, 0 to 7 days, instead of the server's own backoff. err is the reason and
 // may be nil.
 func RetryAfter(delay time.Duration, err error) error {
 	return &nackError{err: err, delay: min(max(delay, 0), maxDelay), hasDelay: true}
 }
 
-// maxDelay is the longest delay that the wire contract takes.
-const maxDelay = 10 * 365 * 24 * time.Hour
+// maxDelay is the longest that a server delays.
+const maxDelay = 7 * 24 * time.Hour
 
 // DeadLetter returns an error that gives a delivery up at once, as a dead letter.
 // err is the reason and may be nil.

@@ -52,8 +52,11 @@ func (e *encoder) end() {
 	e.p, e.a = nil, nil
 }
 
-// estimate is about what a record takes in the run.
-func (e *encoder) estimate(rec *storage.Record) int { return len(rec.Frame) + deliveryHeaderMax + 64 }
+// estimate is what a record takes in the run at most, and a little: lengths may take
+// longer there than in the log, and a check key is added.
+func (e *encoder) estimate(rec *storage.Record) int {
+	return len(rec.Frame) + 3*min(frame.View(rec.Frame).Count(), frame.MaxAttributes) + len(rec.CheckKey) + deliveryHeaderMax + 64
+}
 
 // bodyLen is the length of the run so far.
 func (e *encoder) bodyLen() int {

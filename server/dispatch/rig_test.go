@@ -43,9 +43,12 @@ type sinkFunc func(mem.BufferSlice) error
 func (f sinkFunc) Send(msg mem.BufferSlice) error { return f(msg) }
 
 // open opens a stream of a broadcast client on topic t. It is ended with the test.
-func (r *rig) open(client string, sink Sink) *Stream {
+func (r *rig) open(client string, sink Sink) *Stream { return r.openLimited(client, 4<<20, sink) }
+
+// openLimited is open for a client that takes messages of at most so many bytes.
+func (r *rig) openLimited(client string, most int, sink Sink) *Stream {
 	r.t.Helper()
-	s, err := r.d.NewStream(StreamConfig{ClientID: client, MaxInFlight: 1000, MaxBytes: 1 << 24, MaxMessage: 4 << 20})
+	s, err := r.d.NewStream(StreamConfig{ClientID: client, MaxInFlight: 1000, MaxBytes: 1 << 24, MaxMessage: most})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // receiver. Two batches are.
 const maxMessage = 124 << 10
 
-// messageHead is about what a message has beside its runs.
+// messageHead is more than a message has beside its runs and their heads.
 const messageHead = 64
 
 // positionInterval is the least time between two positions of one partition on
@@ -144,7 +144,7 @@ func (s *Stream) nextItems() []queued {
 		if q.control != nil {
 			return s.queue[:max(i, 1)]
 		}
-		n := len(*q.run)
+		n := 1 + protowire.SizeVarint(uint64(len(*q.run))) + len(*q.run)
 		if i > 0 && bytes+n > min(maxMessage, s.cfg.MaxMessage-messageHead) {
 			return s.queue[:i]
 		}

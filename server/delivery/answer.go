@@ -155,6 +155,25 @@ func (m *Machine) Nack(now time.Time, s StreamID, first, mask uint64, delay time
 	return o
 }
 
+// WaitAtMost has the deliveries of a Nack just made wait no longer than left tells of
+// their offset; ok is false for one that may wait as long as the Nack says.
+func (m *Machine) WaitAtMost(s StreamID, first, mask uint64, left func(off int64) (d time.Duration, ok bool)) {
+	b := m.find(s, first)
+	if b == nil {
+		return
+	}
+	for _, off := range b.each(mask & b.nacked) {
+		r := m.hist[off]
+		if r == nil || r.state != waiting {
+			continue
+		}
+		if d, ok := left(off); ok && m.after(d) < r.due {
+			r.due = m.after(d)
+			m.queue(r)
+		}
+	}
+}
+
 // Extend moves the deadline of deliveries to now + by, whether they were
 // handed over yet or not. Waiting are those it moved and those committing;
 // nothing is answered later. One that timed out is Unknown.

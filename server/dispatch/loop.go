@@ -296,6 +296,7 @@ func (l *loop) answered(ev event, now time.Time) {
 	case evNack:
 		l.d.trace(ev.first, ev.mask, FateNacked)
 		out := p.m.Nack(now, ev.stream.id, ev.first, ev.mask, ev.by, ev.dead, ev.reason)
+		p.m.WaitAtMost(ev.stream.id, ev.first, ev.mask, func(off int64) (time.Duration, bool) { return l.lives(off, now) })
 		l.tellNow(ev, out.Done, out.Unknown)
 	case evExtend:
 		p.m.Extend(now, ev.stream.id, ev.first, ev.mask, ev.by)

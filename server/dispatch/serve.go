@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"math"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -311,6 +312,23 @@ func (l *loop) finishAbsent(p *part, c *chunk, off int64, at int) {
 	l.enc.finished++
 	l.d.Metrics.Lost.Add(1)
 	l.touch(p)
+}
+
+// lives tells how much longer a record lives, as far as that is known without
+// reading it: whoever waits for its retry need not wait beyond.
+func (l *loop) lives(off int64, now time.Time) (left time.Duration, ok bool) {
+	var end int64
+	if c := l.cache.find(off); l.pop != nil {
+		if q := l.pop.at[off]; q != nil {
+			end = q.expires
+		}
+	} else if c != nil {
+		if i := c.index(off); i < c.surveyed && c.batch.Records[i].Offset == off && c.expires != nil {
+			end = c.expires[i]
+		}
+	}
+	ms := min(end-now.UnixMilli(), math.MaxInt64/int64(time.Millisecond))
+	return max(0, time.Duration(ms)*time.Millisecond), end != 0
 }
 
 func (l *loop) finishExpired(p *part, off int64) {

@@ -60,3 +60,29 @@ func TestRecall(t *testing.T) {
 		})
 	}
 }
+
+// TestRecallWaits: a record that comes again while it waits for its retry waits as
+// long as it was to, however old the machine is.
+func TestRecallWaits(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	m := New(Settings{Jitter: -1}, offsetstore.Value{Position: 10, High: 10}, now, nil)
+	now = now.Add(time.Hour)
+	m.Recall(now, attempt(10, 3, 2, 0, now.UnixMilli()+5000), false)
+	if at, ok := m.Deadline(); m.Pressing() != 0 || !ok || !at.Equal(now.Add(5*time.Second)) {
+		t.Errorf("%d are pressing, the next is due at %v, %v", m.Pressing(), at, ok)
+	}
+}
+
+// TestLongWaits: a wait beyond all backoffs is believed only where the wall clock
+// was not set back since.
+func TestLongWaits(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	for absent, wait := range map[int64]time.Duration{
+		0: 16 * time.Second, now.UnixMilli() + 1: 16 * time.Second, now.UnixMilli(): time.Hour, 1: time.Hour,
+	} {
+		v := offsetstore.Value{Position: 10, High: 11, Absent: absent, Attempts: []offsetstore.Attempt{attempt(10, 1, 1, 0, now.Add(time.Hour).UnixMilli())}}
+		if at, ok := New(Settings{}, v, now, nil).Deadline(); !ok || !at.Equal(now.Add(wait)) {
+			t.Errorf("absent since %d: due at %v, %v; want after %v", absent, at, ok, wait)
+		}
+	}
+}

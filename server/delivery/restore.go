@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -13,7 +14,8 @@ import (
 // New makes a machine out of a stored value. What lies unfinished below the
 // high mark was in flight when the process died and has spent an attempt by
 // it, except what Attempts says was waiting (Due > 0): that keeps its count
-// and its due time, brought forward to at most the longest backoff from now.
+// and its due time, brought forward to at most the longest backoff from now unless
+// v.Absent shows that the wall clock was not set back meanwhile.
 // What has no attempt left is a dead letter at once: for the reason BROKEN if it
 // was alone in flight, else SPENT (the budget was lowered, or its letter was
 // under way). rnd is the machine's own from now on; nil: no
@@ -21,6 +23,7 @@ import (
 func New(set Settings, v offsetstore.Value, now time.Time, rnd *rand.Rand) *Machine {
 	m := empty(set.normal(), now, rnd)
 	m.epoch = v.Epoch
+	m.clockHolds = v.Absent > 0 && v.Absent <= now.UnixMilli()
 	m.track.floor = v.Position
 	for _, r := range v.Finished {
 		m.track.add(r)
@@ -103,14 +106,18 @@ func (m *Machine) restore(a offsetstore.Attempt, alone bool) {
 }
 
 // dueAgain is a stored due time as one of this machine; one that has passed is
-// 0, which lets neighbours stay one run.
+// 0, which lets neighbours stay one run. A wait longer than any backoff is believed
+// where the wall clock is known not to have been set back since: a nack may ask for it.
 func (m *Machine) dueAgain(ms int64) int64 {
-	longest := slices.Max(m.set.Backoff)
 	wait := ms - m.clock.UnixMilli()
 	if wait <= 0 {
 		return 0
 	}
-	return int64(min(longest, time.Duration(min(wait, longest.Milliseconds()+1))*time.Millisecond))
+	longest := slices.Max(m.set.Backoff)
+	if m.clockHolds {
+		longest = math.MaxInt64
+	}
+	return m.after(min(longest, time.Duration(min(wait, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond))
 }
 
 func (m *Machine) restoreWaiting(r run) {

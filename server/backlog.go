@@ -22,7 +22,19 @@ const maxEnds = 10_000
 type backlog struct {
 	topic, subscriber string
 	lag, pending      int64
-	unsure            bool // the lag is not known
+	unsure            bool           // the lag is not known
+	paused            map[string]int // partitions that get nothing new, by what pauses them; nil: none
+}
+
+// pausedBy counts n partitions that something pauses; empty: nothing does.
+func (b *backlog) pausedBy(what string, n int) {
+	if what == "" {
+		return
+	}
+	if b.paused == nil {
+		b.paused = map[string]int{}
+	}
+	b.paused[what] += n
 }
 
 // readBacklogs reads the backlogs, by topic and subscriber. Beyond the first
@@ -65,6 +77,9 @@ func fold(list []backlog, n int) (kept []backlog, left int) {
 		other.lag += b.lag
 		other.pending += b.pending
 		other.unsure = other.unsure || b.unsure
+		for by, n := range b.paused {
+			other.pausedBy(by, n)
+		}
 	}
 	return append(list[:n:n], other), len(list) - n - 1
 }
@@ -96,6 +111,7 @@ func (r *backlogReader) add(ctx context.Context, b *backlog, k offsetstore.Key, 
 		return false
 	case ok:
 		b.pending += int64(live.InFlight + live.Waiting + live.Dying)
+		b.pausedBy(live.PausedBy, 1)
 	default:
 		b.pending += unfinished(v)
 	}

@@ -133,7 +133,11 @@ func (c *collector) backlogs(ctx context.Context, out chan<- prometheus.Metric) 
 	labels := []string{"topic", "subscriber"}
 	lag := describe("lag", "Offsets from the position of a subscriber to the end of the log, over all partitions.", labels...)
 	pending := describe("pending", "Records delivered to a subscriber and not finished: in flight, or waiting for a retry.", labels...)
+	paused := describe("paused", "Partitions in which a subscriber gets nothing new until it has finished more, by the limit that is reached.", append(labels, "by")...)
 	for _, b := range list {
+		for by, n := range b.paused {
+			gauge(out, paused, float64(n), b.topic, b.subscriber, by)
+		}
 		if !b.unsure {
 			gauge(out, lag, float64(b.lag), b.topic, b.subscriber)
 		}

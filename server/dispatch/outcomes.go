@@ -55,9 +55,10 @@ func (o *outcomes) addMask(st AckStatus, first, mask uint64) {
 	}
 }
 
-// take moves up to maxOutcomesPerMessage ranges into the body of an AckResult.
-func (o *outcomes) take(b []byte) []byte {
-	left := maxOutcomesPerMessage
+// take moves up to most ranges, or maxOutcomesPerMessage, into the body of an
+// AckResult; one always.
+func (o *outcomes) take(b []byte, most int) []byte {
+	left := max(1, min(most, maxOutcomesPerMessage))
 	for st := range o.byStatus {
 		list := o.byStatus[st]
 		if len(list) == 0 || left == 0 {

@@ -168,13 +168,19 @@ type position struct {
 // maxAheadRanges bounds Position.finished_ahead.
 const maxAheadRanges = 1000
 
-// appendPosition writes the body of a Position.
-func appendPosition(b []byte, p position) []byte {
+// rangeMax is the most that a range takes in an AckResult, of ids or of offsets.
+const rangeMax = 24
+
+// positionLen is the most that a Position takes without its ranges.
+func positionLen(p position) int { return len(p.topic) + len(p.subscriber) + len(p.partition) + 64 }
+
+// appendPosition writes the body of a Position with up to that many ranges.
+func appendPosition(b []byte, p position, ranges int) []byte {
 	b = protowire.AppendString(append(b, tagPositionTopic), p.topic)
 	b = protowire.AppendString(append(b, tagPositionSubscriber), p.subscriber)
 	b = protowire.AppendString(append(b, tagPositionPartition), p.partition)
 	b = protowire.AppendVarint(append(b, tagPositionNext), uint64(p.next))
-	for _, r := range p.ahead[:min(len(p.ahead), maxAheadRanges)] {
+	for _, r := range p.ahead[:min(len(p.ahead), ranges, maxAheadRanges)] {
 		n := 2 + protowire.SizeVarint(uint64(r.First)) + protowire.SizeVarint(uint64(r.Last))
 		b = protowire.AppendVarint(append(b, tagPositionAhead), uint64(n))
 		b = protowire.AppendVarint(append(b, tagOffsetFirst), uint64(r.First))

@@ -106,7 +106,7 @@ func TestAckResultOnTheWire(t *testing.T) {
 		}
 		got := map[uint64]AckStatus{}
 		for o.n > 0 {
-			body := o.take(nil)
+			body := o.take(nil, maxOutcomesPerMessage)
 			msg := append(appendVarintHead(tagResponseAckResult, len(body)), body...)
 			for _, out := range decode(t, msg).GetAckResult().GetOutcomes() {
 				for _, id := range out.GetDeliveryIds() {
@@ -134,7 +134,7 @@ func TestAckResultOnTheWire(t *testing.T) {
 func TestPositionOnTheWire(t *testing.T) {
 	p := position{topic: "t", subscriber: "share/s", partition: "b:1", next: 1 << 40, epoch: 7, ahead: []offset.Range{{First: 1<<40 + 2, Last: 1<<40 + 300}}}
 	got := &pb.Position{}
-	if err := proto.Unmarshal(appendPosition(nil, p), got); err != nil {
+	if err := proto.Unmarshal(appendPosition(nil, p, maxAheadRanges), got); err != nil {
 		t.Fatal(err)
 	}
 	want := &pb.Position{Topic: "t", Subscriber: "share/s", Partition: "b:1", NextOffset: 1 << 40, Epoch: 7, FinishedAhead: []*pb.OffsetRange{{First: 1<<40 + 2, Last: 1<<40 + 300}}}

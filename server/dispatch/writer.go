@@ -153,10 +153,11 @@ func (s *Stream) nextItems() []queued {
 	return s.queue
 }
 
-// takeResult appends the body of the AckResult that is due, if any. s.mu is held.
+// takeResult appends the body of the AckResult that is due, if any: as much of it as
+// the client takes in one message. s.mu is held.
 func (s *Stream) takeResult(b []byte) []byte {
 	if s.out.n > 0 {
-		b = s.out.take(b)
+		b = s.out.take(b, (s.cfg.MaxMessage-messageHead)/rangeMax)
 	}
 	if len(s.posDirty) > 0 {
 		b = s.takePositions(b, time.Now())
@@ -168,21 +169,28 @@ func (s *Stream) takeResult(b []byte) []byte {
 // rest.
 func (s *Stream) takePositions(b []byte, now time.Time) []byte {
 	kept := s.posDirty[:0]
-	ranges := 0
+	ranges, full := 0, false
 	wait := positionInterval
+	most := s.cfg.MaxMessage - messageHead
 	for _, a := range s.posDirty {
-		if due := a.posTold.Add(positionInterval); !s.closed && (now.Before(due) || ranges > maxAheadRanges) {
+		due := a.posTold.Add(positionInterval)
+		later := full || !s.closed && (now.Before(due) || ranges > maxAheadRanges)
+		var body []byte
+		if !later {
+			body = appendPosition(nil, a.pos, max(0, most-positionLen(a.pos))/rangeMax)
+			full = len(b) > 0 && len(b)+len(body) > most
+		}
+		if later || full {
 			wait = min(wait, max(due.Sub(now), time.Millisecond))
 			kept = append(kept, a)
 			continue
 		}
 		a.posTold, a.posQueued = now, false
 		ranges += min(len(a.pos.ahead), maxAheadRanges)
-		body := appendPosition(nil, a.pos)
 		b = protowire.AppendBytes(append(b, tagResultPositions), body)
 	}
 	s.posDirty = kept
-	if len(kept) > 0 && s.posTimer == nil {
+	if len(kept) > 0 && s.posTimer == nil && !s.closed {
 		s.posTimer = time.AfterFunc(wait, s.positionsDue)
 	}
 	return b

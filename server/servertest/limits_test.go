@@ -169,3 +169,59 @@ func TestLargeRecordAfterARestart(t *testing.T) {
 		large.AckDurable(again...)
 	})
 }
+
+// TestAckResultsWithinTheLimit: what a client of a small limit is told of many acks,
+// and of many records finished above its position, it is told in messages that it
+// takes.
+func TestAckResultsWithinTheLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		in := Start(t, Options{})
+		s := wide(t, in, "c", 2000, 1000)
+		Publish(t, in.Mesh(), "t", Numbers(1000)...)
+		got := s.Take(1000)
+		var every []Got
+		for i := 1; i < len(got); i += 2 {
+			every = append(every, got[i])
+		}
+		s.AckDurable(every...)
+		if !s.Await(2*time.Second, 1) && s.Positions["0"] == nil {
+			t.Errorf("no position was told: %v", s.End())
+		}
+		if n := s.LargestControl(); n > 2000 {
+			t.Errorf("a message of %d bytes", n)
+		}
+	})
+}
+
+// TestPositionsWithinTheLimit: so it is with the positions of many partitions, at the
+// end of a stream too.
+func TestPositionsWithinTheLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const partitions, limit = 30, 12_000
+		in := Start(t, Options{Config: func(c *server.Config) { c.Topics.Partitions = partitions }})
+		topic := strings.Repeat("long", 60)
+		op, window := open("c", shareSub(topic, "s")), int32(64*partitions)
+		op.MaxMessageBytes, op.MaxInFlight = limit, &window
+		s := Open(t, pb.NewEventMeshClient(in.Dial(grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(limit)))), op)
+		Publish(t, in.Mesh(), topic, Numbers(64*partitions)...)
+		var every []Got
+		for _, g := range s.Take(64 * partitions) {
+			if g.Offset%2 == 1 {
+				every = append(every, g)
+			}
+		}
+		s.Ack(every...)
+		clear(s.Positions)
+		if err := s.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range s.Positions {
+			if n := len(p.GetFinishedAhead()); n != 32 {
+				t.Errorf("partition %s: %d ranges were told", p.GetPartition(), n)
+			}
+		}
+		if len(s.Positions) != partitions {
+			t.Errorf("%d positions were told", len(s.Positions))
+		}
+	})
+}

@@ -209,7 +209,8 @@ func (f *feed) kill(p *part, q *popped, reason, detail string) bool {
 func (f *feed) append(q *popped, attempt int32) error {
 	e := &f.l.enc
 	if e.buf == nil {
-		e.buf = mem.DefaultBufferPool().Get(max(batchBuffer, e.estimate(&q.rec)+e.headLen()))
+		one, most := e.estimate(&q.rec), min(e.slots, len(f.at))
+		e.buf = mem.DefaultBufferPool().Get(e.headLen() + max(one, min(batchBuffer, most*one)))
 		*e.buf = (*e.buf)[:0]
 	}
 	if len(*e.buf) == 0 {

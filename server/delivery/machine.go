@@ -64,8 +64,6 @@ type Machine struct {
 	items    []Item
 	quiesced bool // no more retries are armed
 	held     bool // no suspect is
-
-	clockHolds bool // the wall clock was not set back since what was restored was stored
 }
 
 // Defaults of Settings.

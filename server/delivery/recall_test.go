@@ -31,7 +31,7 @@ func TestRecall(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			m := New(Settings{Jitter: -1}, offsetstore.Value{Position: 10, High: 10}, now, nil)
 			m.Attach(1, time.Second)
-			m.Recall(now, tc.a, tc.alone)
+			m.Recall(now, tc.a, tc.alone, 0)
 			if m.NextNew() != 11 || m.High() != 11 || !m.Dirty() {
 				t.Fatalf("next %d, high %d, dirty %v", m.NextNew(), m.High(), m.Dirty())
 			}
@@ -62,14 +62,20 @@ func TestRecall(t *testing.T) {
 }
 
 // TestRecallWaits: a record that comes again while it waits for its retry waits as
-// long as it was to, however old the machine is.
+// long as it was to, however old the machine is, and no longer than was asked for.
 func TestRecallWaits(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
-	m := New(Settings{Jitter: -1}, offsetstore.Value{Position: 10, High: 10}, now, nil)
-	now = now.Add(time.Hour)
-	m.Recall(now, attempt(10, 3, 2, 0, now.UnixMilli()+5000), false)
-	if at, ok := m.Deadline(); m.Pressing() != 0 || !ok || !at.Equal(now.Add(5*time.Second)) {
-		t.Errorf("%d are pressing, the next is due at %v, %v", m.Pressing(), at, ok)
+	for _, tc := range []struct{ due, asked, want time.Duration }{
+		{5 * time.Second, 5 * time.Second, 5 * time.Second},
+		{time.Hour, 0, 16 * time.Second},
+		{time.Hour, time.Minute, time.Minute},
+		{time.Hour, 2 * time.Hour, time.Hour},
+	} {
+		m := New(Settings{}, offsetstore.Value{Position: 10, High: 10}, now.Add(-time.Hour), nil)
+		m.Recall(now, attempt(10, 3, 2, 0, now.Add(tc.due).UnixMilli()), false, tc.asked)
+		if at, ok := m.Deadline(); m.Pressing() != 0 || !ok || !at.Equal(now.Add(tc.want)) {
+			t.Errorf("%+v: %d are pressing, the next is due at %v, %v", tc, m.Pressing(), at, ok)
+		}
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 func New(set Settings, v offsetstore.Value, now time.Time, rnd *rand.Rand) *Machine {
 	m := empty(set.normal(), now, rnd)
 	m.epoch = v.Epoch
-	m.clockHolds = v.Absent > 0 && v.Absent <= now.UnixMilli()
 	m.track.floor = v.Position
 	for _, r := range v.Finished {
 		m.track.add(r)
@@ -32,9 +31,12 @@ func New(set Settings, v offsetstore.Value, now time.Time, rnd *rand.Rand) *Mach
 	m.high = max(v.High, v.Position)
 	m.next = max(m.high, m.track.floor)
 	runs := m.unfinished(v.Attempts)
-	alone := crashedAlone(runs)
+	alone, longest := crashedAlone(runs), slices.Max(m.set.Backoff)
+	if v.Absent > 0 && v.Absent <= now.UnixMilli() {
+		longest = math.MaxInt64
+	}
 	for _, r := range runs {
-		m.restore(r, alone)
+		m.restore(r, alone, longest)
 	}
 	return m
 }
@@ -77,14 +79,14 @@ func crashedAlone(runs []offsetstore.Attempt) bool {
 	return n == 1
 }
 
-// restore takes in a run of unfinished offsets.
-func (m *Machine) restore(a offsetstore.Attempt, alone bool) {
+// restore takes in a run of unfinished offsets, which wait no longer than longest.
+func (m *Machine) restore(a offsetstore.Attempt, alone bool, longest time.Duration) {
 	r := run{Range: a.Range, sent: max(a.Sent, 0), spent: max(a.Spent, 0), breaks: max(a.Breaks, 0)}
 	reason := ReasonSpent
 	switch {
 	case int(r.spent) >= m.set.MaxAttempts:
 	case a.Due > 0:
-		r.due, r.cause = m.dueAgain(a.Due), causeOfWaiting(a)
+		r.due, r.cause = m.dueAgain(a.Due, longest), causeOfWaiting(a)
 	default:
 		reason = ReasonBroken
 		r.sent = max(r.sent, 1)
@@ -106,16 +108,12 @@ func (m *Machine) restore(a offsetstore.Attempt, alone bool) {
 }
 
 // dueAgain is a stored due time as one of this machine; one that has passed is
-// 0, which lets neighbours stay one run. A wait longer than any backoff is believed
-// where the wall clock is known not to have been set back since: a nack may ask for it.
-func (m *Machine) dueAgain(ms int64) int64 {
+// 0, which lets neighbours stay one run. The wall clock may have been set back since:
+// so there is a longest wait.
+func (m *Machine) dueAgain(ms int64, longest time.Duration) int64 {
 	wait := ms - m.clock.UnixMilli()
 	if wait <= 0 {
 		return 0
-	}
-	longest := slices.Max(m.set.Backoff)
-	if m.clockHolds {
-		longest = math.MaxInt64
 	}
 	return m.after(min(longest, time.Duration(min(wait, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond))
 }

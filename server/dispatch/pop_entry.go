@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ackmesh/ackmesh/offset"
@@ -73,6 +74,11 @@ func (e popEntry) attempt(off int64) offsetstore.Attempt {
 	return offsetstore.Attempt{
 		Range: offset.Range{First: off, Last: off}, Sent: e.sent, Spent: e.spent, Breaks: e.breaks, Due: e.due,
 	}
+}
+
+// asked is how long the message was to wait when the entry was written.
+func (e popEntry) asked() time.Duration {
+	return time.Duration(min(max(0, e.due-e.at), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
 // popPrefix is what the keys of a subscriber's entries begin with.

@@ -63,7 +63,7 @@ func (f *feed) fillNew(p *part) progress {
 			p.m.Pass(q.off + 1)
 			f.drop(p, q)
 		case q.history != nil:
-			p.m.Recall(e.now, q.history.attempt(q.off), f.alone && q.history.due == 0)
+			p.m.Recall(e.now, q.history.attempt(q.off), f.alone && q.history.due == 0, q.history.asked())
 			q.history = nil
 			f.l.touch(p)
 		default:

@@ -38,3 +38,25 @@ func TestDelayOutlivesStreams(t *testing.T) {
 		})
 	}
 }
+
+// TestPop_DelayOutlivesStreams: so it is on a log that hands records out, even where
+// the server crashes in between.
+func TestPop_DelayOutlivesStreams(t *testing.T) {
+	popBubble(t, func(t *testing.T) {
+		p := popping(t, 1)
+		s := Open(t, p.in.Mesh(), open("c", Sub("t", broadcast)))
+		Publish(t, p.in.Mesh(), "t", "x")
+		for attempt, ends := range []func(){func() { s.Break() }, func() { p.crash(); p.start() }} {
+			got := s.Take(1)
+			wantAttempts(t, got, int32(attempt+1))
+			nackFor(t, s, got[0], time.Hour)
+			ends()
+			s = Open(t, p.in.Mesh(), open("c", Sub("t", broadcast)))
+			s.Quiet(59 * time.Minute)
+			s.Await(2*time.Minute, 1)
+		}
+		got := s.Take(1)
+		wantAttempts(t, got, 3)
+		s.AckDurable(got...)
+	})
+}

@@ -110,6 +110,7 @@ func (e *encoder) start(rec *storage.Record) {
 	if e.want > 0 {
 		want = min(want, e.want)
 	}
+	want = int(min(int64(want), e.room))
 	e.buf = mem.DefaultBufferPool().Get(max(want, e.estimate(rec)+e.headLen()))
 	b := (*e.buf)[:0]
 	*e.buf = appendRunHead(b, e.a.b.id, e.p.key.Topic, e.p.key.Partition, e.p.m.Epoch())

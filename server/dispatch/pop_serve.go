@@ -210,7 +210,7 @@ func (f *feed) append(q *popped, attempt int32) error {
 	e := &f.l.enc
 	if e.buf == nil {
 		one, most := e.estimate(&q.rec), min(e.slots, len(f.at))
-		e.buf = mem.DefaultBufferPool().Get(e.headLen() + max(one, min(batchBuffer, most*one)))
+		e.buf = mem.DefaultBufferPool().Get(e.headLen() + max(one, min(batchBuffer, int(e.room), most*one)))
 		*e.buf = (*e.buf)[:0]
 	}
 	if len(*e.buf) == 0 {

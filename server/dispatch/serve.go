@@ -15,6 +15,9 @@ import (
 // batchBytes is where a batch ends: small enough that it stays within its buffer.
 const batchBytes = 60<<10 - 128
 
+// leastBatch is where a batch ends while memory is short.
+const leastBatch = 4 << 10
+
 // batchBuffer is the buffer a batch is encoded into.
 const batchBuffer = 64 << 10
 
@@ -61,7 +64,7 @@ func (l *loop) sendBatch(p *part, a *attachment, now time.Time) progress {
 	if most == 0 {
 		return why
 	}
-	slots, room := s.reserve(a.b, p, most, min(batchBytes, int64(s.cfg.MaxMessage)))
+	slots, room := s.reserve(a.b, p, most, int64(min(l.d.batchRoom(), s.cfg.MaxMessage)))
 	if slots == 0 {
 		return noWindow
 	}

@@ -13,13 +13,26 @@ const maxQueued = 512 << 10
 // queueRoom is how many bytes may wait for one stream now. When the memory for
 // all of them gets short it shrinks, so that those who read slowest pause first.
 func (d *Dispatcher) queueRoom() int {
+	room := d.whileShort(maxQueued)
+	if room < maxQueued {
+		d.Metrics.MemoryPauses.Add(1)
+	}
+	return room
+}
+
+// batchRoom is how many bytes one batch may have now. It shrinks as well, for each
+// stream may have one, however many streams there are.
+func (d *Dispatcher) batchRoom() int { return max(leastBatch, d.whileShort(batchBytes)) }
+
+// whileShort is as much of most as there is memory for: all of it until half of what
+// may wait does.
+func (d *Dispatcher) whileShort(most int) int {
 	used := d.Metrics.QueuedBytes.Load()
 	limit := min(d.cfg.MemoryLimit/2, d.cfg.MemoryLimit-d.Metrics.WindowBytes.Load())
 	if used < limit/2 {
-		return maxQueued
+		return most
 	}
-	d.Metrics.MemoryPauses.Add(1)
-	return max(1, int(maxQueued*max(0, limit-used)/max(1, limit/2)))
+	return max(1, int(int64(most)*max(0, limit-used)/max(1, limit/2)))
 }
 
 // max is the window of a binding in records. s.mu is held.

@@ -25,6 +25,7 @@ type Metrics struct {
 	// ExpiredSubscribers were removed after a long absence.
 	ExpiredSubscribers atomic.Int64
 	QueuedBytes        atomic.Int64 // encoded deliveries that wait for a writer
+	inHand             atomic.Int64 // bytes that writers have taken, and wait to write
 	WindowBytes        atomic.Int64 // records held in memory for subscribers
 	MemoryPauses       atomic.Int64 // deliveries put off because memory is short
 	StreamsOpened      atomic.Int64

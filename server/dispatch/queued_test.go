@@ -23,12 +23,15 @@ func TestQueuedWithinTheLimit(t *testing.T) {
 		for range 10 {
 			r.publishSized(64, 1000)
 			synctest.Wait()
-			most = max(most, r.d.Metrics.QueuedBytes.Load())
+			most = max(most, r.d.Metrics.QueuedBytes.Load()+r.d.Metrics.inHand.Load())
 		}
 		if most > limit {
 			t.Errorf("%d bytes wait, %d are allowed", most, limit)
 		}
 		close(reads)
 		synctest.Wait()
+		if n := r.d.Metrics.QueuedBytes.Load() + r.d.Metrics.inHand.Load(); n != 0 {
+			t.Errorf("%d bytes wait though all is read", n)
+		}
 	})
 }

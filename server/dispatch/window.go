@@ -25,9 +25,9 @@ func (d *Dispatcher) queueRoom() int {
 func (d *Dispatcher) batchRoom() int { return max(leastBatch, d.whileShort(batchBytes)) }
 
 // whileShort is as much of most as there is memory for: all of it until half of what
-// may wait does.
+// may wait, for a writer or for a client to read, does.
 func (d *Dispatcher) whileShort(most int) int {
-	used := d.Metrics.QueuedBytes.Load()
+	used := d.Metrics.QueuedBytes.Load() + d.Metrics.inHand.Load()
 	limit := min(d.cfg.MemoryLimit/2, d.cfg.MemoryLimit-d.Metrics.WindowBytes.Load())
 	if used < limit/2 {
 		return most

@@ -61,6 +61,7 @@ func (s *Stream) writeAll() (ended bool, err error) {
 	for {
 		more, ended := s.takeWork(&s.work)
 		err := s.work.send(s, s.sink)
+		s.d.Metrics.inHand.Add(-int64(s.work.taken))
 		s.written()
 		switch {
 		case err != nil:
@@ -79,6 +80,7 @@ func (s *Stream) writeAll() (ended bool, err error) {
 type writeWork struct {
 	result []byte // body of an AckResult
 	items  []queued
+	taken  int // bytes of runs in items
 	lens   []int
 }
 
@@ -104,6 +106,8 @@ func (s *Stream) takeWork(w *writeWork) (more, ended bool) {
 	}
 	s.queuedB -= taken
 	s.d.Metrics.QueuedBytes.Add(-int64(taken))
+	s.d.Metrics.inHand.Add(int64(taken))
+	w.taken = taken
 	w.result = w.result[:0]
 	if k == 0 || s.queueHeadIsRun(w) {
 		w.result = s.takeResult(w.result)
@@ -139,13 +143,13 @@ func (s *Stream) queueHeadIsRun(w *writeWork) bool { return w.items[0].run != ni
 
 // nextItems is one control message, or as many runs as one message carries.
 func (s *Stream) nextItems() []queued {
-	bytes := 0
+	bytes, most := 0, min(s.d.whileShort(maxMessage), s.cfg.MaxMessage-messageHead)
 	for i, q := range s.queue {
 		if q.control != nil {
 			return s.queue[:max(i, 1)]
 		}
 		n := 1 + protowire.SizeVarint(uint64(len(*q.run))) + len(*q.run)
-		if i > 0 && bytes+n > min(maxMessage, s.cfg.MaxMessage-messageHead) {
+		if i > 0 && bytes+n > most {
 			return s.queue[:i]
 		}
 		bytes += n

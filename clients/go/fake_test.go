@@ -382,12 +382,18 @@ func (f *fake) PublishStream(stream grpc.BidiStreamingServer[pb.PublishRequest, 
 		if len(queue) == 0 {
 			hold = nil
 		}
+		if got == nil && len(queue) == 0 {
+			return nil
+		}
 		select {
 		case r, ok := <-got:
-			if !ok {
-				return nil
+			if !ok { // half-closed: what was sent is answered first
+				got = nil
+				break
 			}
 			queue = append(queue, r)
+		case <-stream.Context().Done():
+			return stream.Context().Err()
 		case <-hold:
 			if f.breaks() {
 				return status.Error(codes.Unavailable, "broken by the test")

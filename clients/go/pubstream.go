@@ -86,6 +86,7 @@ func (p *publisher) session(seek *seeker) error {
 	defer helpers.Wait()
 	ctx, cancel := context.WithCancelCause(p.c.cut)
 	defer cancel(nil)
+	awaitConn(ctx, place.conn)
 	stream, err := place.NewStream(ctx, &pb.EventMesh_ServiceDesc.Streams[0], pb.EventMesh_PublishStream_FullMethodName,
 		grpc.ForceCodecV2(rawCodec{pool}))
 	if err != nil {
@@ -193,6 +194,25 @@ func (p *publisher) half(stream grpc.ClientStream, received <-chan error, cancel
 	t := time.AfterFunc(drainFor, func() { cancel(nil) })
 	defer t.Stop()
 	<-received // how the stream ends does not matter: what is unanswered is sent again
+}
+
+// awaitConn waits until a connection stands or was tried in vain, which the call on it
+// then tells. gRPC lets calls use a connection before it tells that it stands; to
+// watchConn that would look like one that has gone.
+func awaitConn(ctx context.Context, c *conn) {
+	for {
+		state := c.GetState()
+		switch state {
+		case connectivity.Ready, connectivity.TransientFailure, connectivity.Shutdown:
+			return
+		case connectivity.Idle:
+			c.Connect()
+		case connectivity.Connecting:
+		}
+		if !c.WaitForStateChange(ctx, state) {
+			return
+		}
+	}
 }
 
 // watchConn closes leave when the server asks the connection's users to go (HTTP/2

@@ -18,6 +18,8 @@ type pubBatch struct {
 	expires time.Time
 	tries   int
 	due     time.Time // not to be sent before
+	last    error     // what the last answer said
+	open    bool      // it was sent, and may have been stored
 	flushes []*flushWait
 
 	// Once sealed.

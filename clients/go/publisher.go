@@ -43,6 +43,8 @@ type publisher struct {
 	sent    []*pubBatch          // under way, in the order of sending
 	telling []*pubBatch          // answered or given up, and their results are being told
 	partial int                  // of sent, those not full
+	slow    map[string]*pace     // of each topic that was published to too fast
+	looked  time.Time            // when take looked for the next request
 }
 
 func newPublisher(c *Client) *publisher {
@@ -52,6 +54,7 @@ func newPublisher(c *Client) *publisher {
 		wake: make(chan struct{}, 1),
 		done: make(chan struct{}),
 		open: make(map[string]*pubBatch),
+		slow: make(map[string]*pace),
 	}
 }
 
@@ -141,11 +144,9 @@ func (p *publisher) take(now time.Time) *pubBatch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bringDue(now)
-	i := 0
-	if p.partial >= maxPartial {
-		i = slices.IndexFunc(p.queue, func(b *pubBatch) bool { return b.full })
-	}
-	if i < 0 || i >= len(p.queue) {
+	p.looked = now
+	i := p.nextToSend(now)
+	if i < 0 {
 		return nil
 	}
 	b := p.queue[i]
@@ -160,6 +161,9 @@ func (p *publisher) take(now time.Time) *pubBatch {
 	p.sent = append(p.sent, b)
 	if !b.full {
 		p.partial++
+	}
+	if s := p.slow[b.topic]; s != nil {
+		s.room--
 	}
 	return b
 }
@@ -204,6 +208,7 @@ func (p *publisher) settle(b *pubBatch, r *wire.PublishResponse) {
 	}
 	var again *pubBatch
 	var partition string
+	now, fate := time.Now(), fate{}
 	for i, it := range b.items {
 		err := whole
 		var e *wire.PublishedEvent
@@ -211,32 +216,34 @@ func (p *publisher) settle(b *pubBatch, r *wire.PublishResponse) {
 			e = &r.Events[i]
 			err = statusError(e.Status)
 		}
-		if repeatable(err) && time.Now().Before(b.expires) {
-			again = p.again(again, b, it)
+		fate.follows(err)
+		if fate.repeatable && now.Add(fate.wait).Before(b.expires) {
+			again = p.again(again, b, it, now, &fate)
 			continue
 		}
-		p.finish(b, it, e, err, &partition)
+		p.finish(b, it, e, b.told(err), &partition)
 	}
+	p.paced(b.topic, fate.longest, fate.why)
 	p.conclude(b, again)
 }
 
-// repeatable reports whether an event may be sent again after err: the mesh
-// recognises a repeat by source and id.
-func repeatable(err error) bool {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Aborted:
-		return true
-	}
-	return false
-}
-
-func (p *publisher) again(again, b *pubBatch, it pubItem) *pubBatch {
+// again adds an event of b to what is to be sent again. The pause before is what the
+// answer asks for, else one of ours.
+func (p *publisher) again(again, b *pubBatch, it pubItem, now time.Time, why *fate) *pubBatch {
 	if again == nil {
 		again = newBatch(b.topic, len(*b.bytes)+topicFieldSize(b.topic), b.expires)
-		again.tries, again.full = b.tries+1, true
-		pauses := backoff{min: p.c.cfg.BackoffMin, max: p.c.cfg.BackoffMax, attempt: b.tries}
-		again.due = time.Now().Add(pauses.next())
+		again.tries, again.full, again.open = b.tries, true, b.open
 	}
+	due := now.Add(why.wait)
+	if why.wait <= 0 && again.tries == b.tries {
+		again.tries++
+		pauses := backoff{min: p.c.cfg.BackoffMin, max: p.c.cfg.BackoffMax, attempt: b.tries}
+		due = now.Add(pauses.next())
+	}
+	if due.After(again.due) {
+		again.due = due
+	}
+	again.last, again.open = why.err, again.open || !undone(why.err)
 	again.readd(b, it)
 	return again
 }
@@ -339,14 +346,9 @@ func (p *publisher) drop(which func(*pubBatch) bool, lists ...*[]*pubBatch) []*p
 func (p *publisher) expire(last error, lists ...*[]*pubBatch) {
 	now := time.Now()
 	late := p.drop(func(b *pubBatch) bool { return !now.Before(b.expires) }, lists...)
-	if len(late) == 0 {
-		return
+	for _, b := range late {
+		p.fail([]*pubBatch{b}, p.lateError(b, last))
 	}
-	err := status.Errorf(codes.DeadlineExceeded, "ackmesh: publish not answered within %v", p.cfg.Timeout)
-	if last != nil {
-		err = fmt.Errorf("ackmesh: publish not answered within %v: %w", p.cfg.Timeout, last)
-	}
-	p.fail(late, err)
 }
 
 // requeue puts what was under way on a broken stream back in front, in order. They
@@ -355,8 +357,9 @@ func (p *publisher) requeue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, b := range p.sent {
-		b.full = true
+		b.full, b.open = true, true
 	}
+	p.restart()
 	p.queue = append(slices.Clone(p.sent), p.queue...)
 	p.sent, p.partial = nil, 0
 }
@@ -368,6 +371,9 @@ func (p *publisher) nextEvent() time.Time {
 	defer p.mu.Unlock()
 	for _, b := range p.later {
 		t = earlier(t, b.due)
+	}
+	if paced := p.nextPaced(); !paced.IsZero() {
+		t = earlier(t, paced)
 	}
 	return t
 }

@@ -44,7 +44,7 @@ func (p *publisher) run() {
 			pauses.reset()
 		}
 		if idle, _ := p.idle(); !idle {
-			p.pause(pauses.next(), err)
+			p.pause(max(pauses.next(), retryDelay(err)), err)
 		}
 	}
 }

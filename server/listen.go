@@ -101,7 +101,7 @@ func (s *Server) newGRPC(certs *certificates, c chain) *grpc.Server {
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(rpc.Codec{}),
 		grpc.ChainUnaryInterceptor(c.unary...), grpc.ChainStreamInterceptor(c.stream...),
-		grpc.MaxRecvMsgSize(int(s.cfg.Limits.PublishBytes) + 1<<16),
+		grpc.MaxRecvMsgSize(rpc.MaxMessageBytes(int(s.cfg.Limits.PublishBytes))),
 		grpc.MaxSendMsgSize(1 << 30),
 		grpc.MaxConcurrentStreams(uint32(s.cfg.Limits.Streams)),
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(4 * streamWindow),

@@ -210,6 +210,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	c.pub = rpc.NewPublisher(c.backend, "/ackmesh/"+c.id, seed())
 	c.pub.SetLimits(c.limits)
+	c.pub.SetRequestLimits(s.cfg.Limits.PublishEvents, int(s.cfg.Limits.PublishBytes))
 	if s.tracing != nil {
 		c.pub.SetTracer(s.tracing)
 	}

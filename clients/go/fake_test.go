@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -55,6 +56,7 @@ type fake struct {
 	hold      chan struct{} // PublishStream answers only once it is closed
 	breakAt   int           // PublishStream breaks instead of answering this request, counted from 1
 	openError error         // PublishStream and Subscribe fail with it
+	header    metadata.MD   // PublishStream begins with it
 }
 
 func newNetwork(t *testing.T) *network {
@@ -355,6 +357,12 @@ func (f *fake) PublishStream(stream grpc.BidiStreamingServer[pb.PublishRequest, 
 	err := f.openError
 	f.mu.Unlock()
 	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	header := f.header
+	f.mu.Unlock()
+	if err := stream.SendHeader(header); err != nil {
 		return err
 	}
 	var queue []*pb.PublishRequest

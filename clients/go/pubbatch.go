@@ -14,6 +14,7 @@ type pubBatch struct {
 	topic   string
 	bytes   *[]byte // from pool; in buf once sealed
 	items   []pubItem
+	age     uint64 // its place among all, which a repeat and a part keep
 	full    bool
 	expires time.Time
 	tries   int
@@ -21,6 +22,8 @@ type pubBatch struct {
 	last    error     // what the last answer said
 	open    bool      // it was sent, and may have been stored
 	flushes []*flushWait
+
+	hopeless error // its one event is too large to be sent
 
 	// Once sealed.
 	id  uint64
@@ -50,7 +53,10 @@ func (it *pubItem) tell(r Result) {
 // wanted reports whether anyone takes the result.
 func (it *pubItem) wanted() bool { return it.wait != nil || it.done != nil }
 
-// topicFieldSize is room for the topic, and the request's id at the end.
+// idRoom is room for the request's id at the end.
+const idRoom = 11
+
+// topicFieldSize is room for the topic, and the request's id.
 func topicFieldSize(topic string) int { return len(topic) + 16 }
 
 func newBatch(topic string, capacity int, expires time.Time) *pubBatch {
@@ -59,9 +65,17 @@ func newBatch(topic string, capacity int, expires time.Time) *pubBatch {
 	return b
 }
 
-// fits reports whether a frame may join, by the limits of PublishConfig.
-func (b *pubBatch) fits(frameSize int, cfg *PublishConfig) bool {
-	return len(b.items) < cfg.MaxBatchEvents && len(*b.bytes)+wire.EventFieldSize(frameSize) <= cfg.MaxBatchBytes
+// fits reports whether a frame may join a request of at most so many bytes and events.
+func (b *pubBatch) fits(frameSize, bytes, events int) bool {
+	return len(b.items) < events && len(*b.bytes)+wire.EventFieldSize(frameSize) <= bytes
+}
+
+// size is how large the request is, or will be, on the wire.
+func (b *pubBatch) size() int {
+	if b.buf != nil {
+		return len(*b.bytes)
+	}
+	return len(*b.bytes) + idRoom
 }
 
 func (b *pubBatch) add(f *wire.Frame, size int, it pubItem) {

@@ -139,8 +139,8 @@ func (w *pubWait) finish() {
 // exactly once with the result. It blocks only at PublishConfig.MaxInFlightBytes,
 // until ctx ends. On error the event was not taken and done is not called.
 //
-// done runs on the publisher's own goroutine: it must be quick, and must not wait
-// for other publishes, nor publish itself.
+// done runs on a goroutine of the publisher, one call after another: it must be quick,
+// and must not wait for other publishes, nor publish itself.
 func (c *Client) PublishAsync(ctx context.Context, topic string, e *Event, done func(Result)) error {
 	if err := checkName("topic", topic); err != nil {
 		return err

@@ -32,11 +32,13 @@ type publisher struct {
 	done chan struct{} // closed when run has ended
 
 	answers atomic.Uint64 // received so far
+	talking sync.Mutex    // held while results are told: one at a time
 
 	mu      sync.Mutex
 	started bool
 	closed  bool
 	lastID  uint64
+	ages    uint64               // of the youngest batch
 	open    map[string]*pubBatch // of each topic the batch in queue that takes more
 	queue   []*pubBatch          // to be sent
 	later   []*pubBatch          // to be sent again when due
@@ -45,6 +47,7 @@ type publisher struct {
 	partial int                  // of sent, those not full
 	slow    map[string]*pace     // of each topic that was published to too fast
 	looked  time.Time            // when take looked for the next request
+	bounds  requestBounds
 }
 
 func newPublisher(c *Client) *publisher {
@@ -100,12 +103,13 @@ func (p *publisher) enqueue(topic string, f *wire.Frame, size int, it pubItem) e
 	if p.closed {
 		return ErrClosed
 	}
+	bytes, events := p.most()
 	b := p.open[topic]
-	if b == nil || !b.fits(size, p.cfg) || time.Until(b.expires) < p.cfg.Timeout-p.cfg.Timeout/8 {
+	if b == nil || !b.fits(size, bytes, events) || time.Until(b.expires) < p.cfg.Timeout-p.cfg.Timeout/8 {
 		b = p.begin(topic, size)
 	}
 	b.add(f, size, it)
-	b.full = len(b.items) >= p.cfg.MaxBatchEvents || len(*b.bytes) >= p.cfg.MaxBatchBytes
+	b.full = len(b.items) >= events || len(*b.bytes) >= bytes
 	if len(b.items) == 1 || b.full {
 		p.signal()
 	}
@@ -121,6 +125,8 @@ func (p *publisher) begin(topic string, size int) *pubBatch {
 	}
 	capacity := max(p.cfg.MaxBatchBytes, wire.EventFieldSize(size)+len(topic)) + 16
 	b := newBatch(topic, capacity, time.Now().Add(p.cfg.Timeout))
+	p.ages++
+	b.age = p.ages
 	p.open[topic] = b
 	p.queue = append(p.queue, b)
 	if !p.started {
@@ -141,15 +147,30 @@ func (p *publisher) signal() {
 // take returns the next request to send, sealed and counted as sent; nil if none
 // may be sent now.
 func (p *publisher) take(now time.Time) *pubBatch {
+	for {
+		b, hopeless := p.pick(now)
+		if hopeless == nil {
+			return b
+		}
+		p.fail([]*pubBatch{hopeless}, p.sizeError(hopeless))
+	}
+}
+
+// pick is take, but for an event that is too large to be sent, which is off the lists
+// and for the caller to fail.
+func (p *publisher) pick(now time.Time) (b, hopeless *pubBatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bringDue(now)
 	p.looked = now
 	i := p.nextToSend(now)
 	if i < 0 {
-		return nil
+		return nil, nil
 	}
-	b := p.queue[i]
+	if hopeless = p.divide(i); hopeless != nil {
+		return nil, hopeless
+	}
+	b = p.queue[i]
 	p.queue = slices.Delete(p.queue, i, i+1)
 	if p.open[b.topic] == b {
 		delete(p.open, b.topic)
@@ -165,21 +186,23 @@ func (p *publisher) take(now time.Time) *pubBatch {
 	if s := p.slow[b.topic]; s != nil {
 		s.room--
 	}
-	return b
+	return b, nil
 }
 
-// bringDue puts what is to be sent again and is due before what is new.
+// bringDue puts what is to be sent again and is due back in the queue, before what is
+// younger. p.mu is held.
 func (p *publisher) bringDue(now time.Time) {
-	due := 0
-	for _, b := range p.later {
-		if !b.due.After(now) {
-			p.queue = slices.Insert(p.queue, due, b)
-			due++
+	p.later = slices.DeleteFunc(p.later, func(b *pubBatch) bool {
+		if b.due.After(now) {
+			return false
 		}
-	}
-	if due > 0 {
-		p.later = slices.DeleteFunc(p.later, func(b *pubBatch) bool { return !b.due.After(now) })
-	}
+		i := slices.IndexFunc(p.queue, func(q *pubBatch) bool { return q.age > b.age })
+		if i < 0 {
+			i = len(p.queue)
+		}
+		p.queue = slices.Insert(p.queue, i, b)
+		return true
+	})
 }
 
 // answered takes the answered request off the list. Answers come in order.
@@ -206,6 +229,8 @@ func (p *publisher) settle(b *pubBatch, r *wire.PublishResponse) {
 	if len(r.Events) != len(b.items) && (len(r.Events) > 0 || whole == nil) {
 		whole = status.Errorf(codes.Internal, "ackmesh: answer names %d events of %d", len(r.Events), len(b.items))
 	}
+	inParts := p.refusedForSize(b, whole)
+	p.talking.Lock()
 	var again *pubBatch
 	var partition string
 	now, fate := time.Now(), fate{}
@@ -217,11 +242,15 @@ func (p *publisher) settle(b *pubBatch, r *wire.PublishResponse) {
 			err = statusError(e.Status)
 		}
 		fate.follows(err)
-		if fate.repeatable && now.Add(fate.wait).Before(b.expires) {
+		if (fate.repeatable || inParts) && now.Add(fate.wait).Before(b.expires) {
 			again = p.again(again, b, it, now, &fate)
 			continue
 		}
 		p.finish(b, it, e, b.told(err), &partition)
+	}
+	p.talking.Unlock()
+	if inParts && again != nil { // at once, since the server waits for nothing
+		again.due = now
 	}
 	p.paced(b.topic, fate.longest, fate.why)
 	p.conclude(b, again)
@@ -232,7 +261,7 @@ func (p *publisher) settle(b *pubBatch, r *wire.PublishResponse) {
 func (p *publisher) again(again, b *pubBatch, it pubItem, now time.Time, why *fate) *pubBatch {
 	if again == nil {
 		again = newBatch(b.topic, len(*b.bytes)+topicFieldSize(b.topic), b.expires)
-		again.tries, again.full, again.open = b.tries, true, b.open
+		again.age, again.tries, again.full, again.open = b.age, b.tries, true, b.open
 	}
 	due := now.Add(why.wait)
 	if why.wait <= 0 && again.tries == b.tries {
@@ -309,9 +338,11 @@ func (p *publisher) flush() <-chan struct{} {
 func (p *publisher) fail(batches []*pubBatch, err error) {
 	var none string
 	for _, b := range batches {
+		p.talking.Lock()
 		for _, it := range b.items {
 			p.finish(b, it, nil, err, &none)
 		}
+		p.talking.Unlock()
 		p.conclude(b, nil)
 	}
 }

@@ -11,12 +11,13 @@ import (
 )
 
 // pace keeps the requests of a topic back after one was refused with the time to wait:
-// none goes before that, then one, then two more for each that is answered otherwise.
-// All at once would be refused again, but for the first.
+// none goes before that, then one, when that is answered otherwise the next, and from
+// then on two for each. All at once would be refused again, but for the first.
 type pace struct {
 	until time.Time
 	room  int   // how many may be sent before the next answer
-	why   error // the refusal
+	taken int   // since the refusal
+	why   error // it
 }
 
 // freely is the room from which on a topic's requests are not counted any more.
@@ -86,11 +87,11 @@ func (p *publisher) maySend(b *pubBatch, now time.Time) bool {
 // nextToSend is the place in the queue of the next request that may be sent; -1: none.
 // p.mu is held.
 func (p *publisher) nextToSend(now time.Time) int {
-	if len(p.slow) == 0 && p.partial < maxPartial {
+	if len(p.slow) == 0 && p.partial < maxPartial && p.bounds.known {
 		return min(0, len(p.queue)-1)
 	}
 	return slices.IndexFunc(p.queue, func(b *pubBatch) bool {
-		return (b.full || p.partial < maxPartial) && p.maySend(b, now)
+		return (b.full || p.partial < maxPartial) && p.maySend(b, now) && (p.bounds.known || !p.tooLarge(b))
 	})
 }
 
@@ -105,12 +106,15 @@ func (p *publisher) paced(topic string, wait time.Duration, why error) {
 			s = &pace{}
 			p.slow[topic] = s
 		}
-		s.room, s.why = 1, why
+		s.room, s.taken, s.why = 1, 0, why
 		if until := time.Now().Add(wait); until.After(s.until) {
 			s.until = until
 		}
 	case s != nil:
-		if s.room += 2; s.room >= freely || len(p.queue)+len(p.later)+len(p.sent) == 0 {
+		if s.taken++; s.taken > 1 {
+			s.room++
+		}
+		if s.room++; s.room >= freely || len(p.queue)+len(p.later)+len(p.sent) == 0 {
 			delete(p.slow, topic)
 		}
 	}

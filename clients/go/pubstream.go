@@ -31,6 +31,7 @@ func (p *publisher) run() {
 	for p.waitForWork() {
 		begun := time.Now()
 		err := p.session(seek)
+		p.shrink(err)
 		p.requeue()
 		if p.c.cut.Err() != nil {
 			err = ErrClosed
@@ -87,6 +88,7 @@ func (p *publisher) session(seek *seeker) error {
 	ctx, cancel := context.WithCancelCause(p.c.cut)
 	defer cancel(nil)
 	awaitConn(ctx, place.conn)
+	p.forget()
 	stream, err := place.NewStream(ctx, &pb.EventMesh_ServiceDesc.Streams[0], pb.EventMesh_PublishStream_FullMethodName,
 		grpc.ForceCodecV2(rawCodec{pool}))
 	if err != nil {
@@ -226,6 +228,9 @@ func watchConn(ctx context.Context, c *conn, leave chan<- struct{}) {
 
 // receive takes answers until the stream ends.
 func (p *publisher) receive(stream grpc.ClientStream) error {
+	if header, err := stream.Header(); err == nil { // else RecvMsg tells
+		p.learn(header)
+	}
 	var r wire.PublishResponse
 	for {
 		var m inMsg

@@ -28,6 +28,12 @@ const (
 	maxAhead = 1_000_000
 )
 
+// MaxMessageBytes is how large a message a server must take that takes publish requests
+// of so many bytes: other calls do not suffer from a low bound of these, and a request
+// somewhat beyond it is answered with what the bound is. One that gRPC refuses would end
+// its stream.
+func MaxMessageBytes(publishBytes int) int { return max(publishBytes, maxControlBytes) + 1<<16 }
+
 // errTooMany: a stream would have more of something than is allowed.
 var errTooMany = errors.New("limit reached")
 

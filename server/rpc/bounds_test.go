@@ -36,7 +36,7 @@ func TestPublishIsBounded(t *testing.T) {
 	for range 2_000_000 {
 		b = append(b, 2<<3|2, 0)
 	}
-	var pub publication
+	pub := publication{most: MaxPublishEvents}
 	err := pub.parse(b)
 	var field *fieldError
 	if !errors.As(err, &field) || field.field != "events" || len(pub.frames) > 2*MaxPublishEvents {

@@ -71,6 +71,9 @@ func streamHandler(fn func(*EventMesh, grpc.ServerStream) error) grpc.StreamHand
 
 // publishStream reads in a goroutine of its own and answers in this one.
 func (e *EventMesh) publishStream(stream grpc.ServerStream) error {
+	if err := stream.SendHeader(e.pub.header()); err != nil {
+		return err
+	}
 	s := &pubStream{
 		p: e.pub, by: e.caller(stream.Context()),
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1),

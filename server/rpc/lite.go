@@ -108,7 +108,7 @@ func (l *Lite) publish(ctx context.Context, in *rawIn) (any, error) {
 	}
 	p, msg := l.mesh.pub, in.bytes()
 	ch := make(chan *publication, 1)
-	req := &publication{}
+	req := p.request()
 	p.begin(ctx, req, req.parseLite(msg), len(msg), l.mesh.caller(ctx), func(req *publication) { ch <- req })
 	in.free()
 	select {

@@ -19,7 +19,7 @@ import (
 	"github.com/ackmesh/ackmesh/storage"
 )
 
-// Limits of a PublishRequest.
+// Limits of a PublishRequest, if nothing else is set.
 const (
 	// MaxPublishEvents is how many events one request may hold.
 	MaxPublishEvents = 10_000
@@ -37,6 +37,8 @@ type Publisher struct {
 	topics  topicCounts
 	tracer  PublishTracer
 	limits  *ratelimit.Limits
+
+	maxEvents, maxBytes int
 }
 
 // PublishMetrics counts what was published since the start.
@@ -47,8 +49,15 @@ type PublishMetrics struct {
 // NewPublisher makes a Publisher over a log. source is the attribute `source`
 // of events that have none, seed makes the ids of events that have none unique.
 func NewPublisher(backend storage.Backend, source string, seed [12]byte) *Publisher {
-	return &Publisher{backend: backend, source: []byte(source), prefix: hex.EncodeToString(seed[:]) + "-", metrics: &PublishMetrics{}}
+	return &Publisher{
+		backend: backend, source: []byte(source), prefix: hex.EncodeToString(seed[:]) + "-", metrics: &PublishMetrics{},
+		maxEvents: MaxPublishEvents, maxBytes: MaxPublishBytes,
+	}
 }
+
+// SetRequestLimits bounds a request: events, and bytes on the wire. It must be called
+// before the first one.
+func (p *Publisher) SetRequestLimits(events, bytes int) { p.maxEvents, p.maxBytes = events, bytes }
 
 // SetLimits bounds the rate of publishing. It must be called before the first
 // request.
@@ -74,7 +83,11 @@ type publication struct {
 	err     error
 
 	lite string // the lite topic of topic; empty: topic itself
+	most int    // events; one more is listed, and is enough to refuse
 }
+
+// request is a publication to be parsed.
+func (p *Publisher) request() *publication { return &publication{most: p.maxEvents} }
 
 // parse walks a PublishRequest once. The slices point into b.
 func (pb *publication) parse(b []byte) error {
@@ -109,7 +122,7 @@ func (pb *publication) field(num protowire.Number, v []byte) {
 	case 1:
 		pb.topic = string(v)
 	case 2:
-		if len(pb.frames) <= MaxPublishEvents { // one too many is enough to refuse
+		if len(pb.frames) <= pb.most {
 			pb.frames = append(pb.frames, v)
 		}
 	case 3:
@@ -124,8 +137,8 @@ func (pb *publication) check() error {
 	switch n := len(pb.frames); {
 	case n == 0:
 		return invalid("events", "is empty: give at least one event")
-	case n > MaxPublishEvents:
-		return invalid("events", fmt.Sprintf("has more than %d events, which is what one request may hold", MaxPublishEvents))
+	case n > pb.most:
+		return invalid("events", fmt.Sprintf("has more than %d events, which is what one request may hold", pb.most))
 	}
 	if len(pb.key) > frame.MaxValueLen {
 		return invalid("partition_key", fmt.Sprintf("has %d bytes, at most %d are allowed", len(pb.key), frame.MaxValueLen))
@@ -223,13 +236,16 @@ func (pb *publication) refuse(i int, err error) {
 // is known, from any goroutine. msg is not kept. by is asked for the topic; nil:
 // nobody is.
 func (p *Publisher) start(ctx context.Context, msg []byte, by Caller, done func(*publication)) {
-	pb := &publication{}
+	pb := p.request()
 	p.begin(ctx, pb, pb.parse(msg), len(msg), by, done)
 }
 
 // begin appends a request of so many bytes that was parsed; err is what was wrong
 // with it.
 func (p *Publisher) begin(ctx context.Context, pb *publication, err error, size int, by Caller, done func(*publication)) {
+	if err == nil && size > p.maxBytes {
+		err = fmt.Errorf("request: %w: it has %d bytes, at most %d are allowed", errTooMany, size, p.maxBytes)
+	}
 	if err == nil {
 		err = p.admit(pb, by, time.Now())
 	}

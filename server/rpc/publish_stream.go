@@ -2,7 +2,10 @@ package rpc
 
 import (
 	"context"
+	"strconv"
 	"sync"
+
+	"google.golang.org/grpc/metadata"
 )
 
 // Bounds of what one PublishStream may have under way.
@@ -27,6 +30,18 @@ type pubStream struct {
 	queue []*pending
 	bytes int
 	ended bool
+}
+
+// With these keys of its header metadata a PublishStream tells how large a request may
+// be, so that its client can make smaller ones.
+const (
+	bytesHeader  = "ackmesh-publish-bytes"
+	eventsHeader = "ackmesh-publish-events"
+)
+
+// header tells the bounds of a request.
+func (p *Publisher) header() metadata.MD {
+	return metadata.Pairs(bytesHeader, strconv.Itoa(p.maxBytes), eventsHeader, strconv.Itoa(p.maxEvents))
 }
 
 type pending struct {

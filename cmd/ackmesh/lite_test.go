@@ -40,6 +40,21 @@ func TestLiteTour(t *testing.T) {
 	m.run(t, append(subscribe, "--idle-exit", "200ms", "--no-ack")...).want(t, exitOK, "received 0, acked 0\n")
 }
 
+// TestLitePublishWaits: what is refused for its rate is published when the answer says,
+// if that is soon enough.
+func TestLitePublishWaits(t *testing.T) {
+	m := startMesh(t, t.TempDir(), "--storage", "memory")
+	publish := func(parent string, lines int) output {
+		return m.run(t, "lite", "publish", "--parent", parent, "--lite", "a", save(t, "lines", strings.Repeat("{}\n", lines)))
+	}
+	m.run(t, "rate-limit", "set", "publish", "--topic", "chat", "--events", "2").want(t, exitOK)
+	publish("chat", 4).want(t, exitOK, "published 4 events")
+	publish("chat", 1).want(t, exitOK, "published 1 events")
+	m.run(t, "rate-limit", "set", "publish", "--topic", "slow", "--events", "0.01").want(t, exitOK)
+	publish("slow", 1).want(t, exitOK, "published 1 events")
+	publish("slow", 1).want(t, exitFailed, "0.01 events a second", "try again in")
+}
+
 // TestLiteRefusals: mistakes are told.
 func TestLiteRefusals(t *testing.T) {
 	m := startMesh(t, t.TempDir(), "--storage", "memory")

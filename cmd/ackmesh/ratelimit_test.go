@@ -9,13 +9,13 @@ import (
 func TestRateLimitCommands(t *testing.T) {
 	m := startMesh(t, t.TempDir(), "--storage", "memory")
 	m.run(t, "rate-limit", "list").want(t, exitOK, "DIRECTION")
-	m.run(t, "rate-limit", "set", "publish", "--topic", "t", "--events", "0.5").want(t, exitOK, "publish limit of topic t and client (all) was set")
+	m.run(t, "rate-limit", "set", "publish", "--topic", "t", "--events", "0.01").want(t, exitOK, "publish limit of topic t and client (all) was set")
 	m.run(t, "rate-limit", "set", "deliver", "--client", "c", "--bytes", "1e6", "--events", "100").want(t, exitOK, "deliver limit")
-	m.run(t, "rate-limit", "list").want(t, exitOK, "publish", "0.5", "deliver", "1000000")
+	m.run(t, "rate-limit", "list").want(t, exitOK, "publish", "0.01", "deliver", "1000000")
 	m.run(t, "rate-limit", "list", "--json").want(t, exitOK, `"eventsPerSecond"`, "DIRECTION_DELIVER")
 	line := save(t, "one", `{"data":"x"}`+"\n")
 	m.run(t, "publish", "--topic", "t", line).want(t, exitOK)
-	m.run(t, "publish", "--topic", "t", line).want(t, exitFailed, "0.5 events a second", "try again in")
+	m.run(t, "publish", "--topic", "t", line).want(t, exitFailed, "0.01 events a second", "try again in")
 	m.run(t, "publish", "--topic", "other", line).want(t, exitOK)
 	for _, other := range [][]string{{"publish"}, {"deliver", "--topic", "t"}, {"publish", "--topic", "t", "--client", "c"}, {"deliver", "--client", "d"}} {
 		m.run(t, append([]string{"rate-limit", "remove"}, other...)...).want(t, exitFailed, "there is no "+other[0]+" limit", "rate-limit list")

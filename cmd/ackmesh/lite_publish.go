@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/ackmesh/ackmesh/frame"
@@ -182,38 +180,6 @@ func frameMessage(f *frame.Frame) *ackmeshv1.EventMeshFrame {
 	return m
 }
 
-// request publishes the events. Where that is too fast for a rate limit, it waits as
-// the answer says and tries again, as long as ctx allows.
-func (p *litePublishing) request(ctx context.Context) (*ackmeshv1.PublishLiteResponse, error) {
-	for {
-		res, err := p.client.PublishLite(ctx, &ackmeshv1.PublishLiteRequest{Parent: p.flags.parent, Lite: p.flags.lite, Events: p.events})
-		wait := rateWait(err)
-		if end, ok := ctx.Deadline(); wait <= 0 || ok && time.Until(end) <= wait {
-			return res, err
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return res, err
-		}
-	}
-}
-
-// rateWait is how long a call that was refused for its rate is to wait before the next
-// try; 0: it was not.
-func rateWait(err error) time.Duration {
-	st := status.Convert(err)
-	if st.Code() != codes.ResourceExhausted {
-		return 0
-	}
-	for _, d := range st.Details() {
-		if info, ok := d.(*errdetails.RetryInfo); ok {
-			return info.GetRetryDelay().AsDuration()
-		}
-	}
-	return 0
-}
-
 // send publishes what was gathered.
 func (p *litePublishing) send(ctx context.Context) error {
 	if len(p.events) == 0 {
@@ -221,7 +187,7 @@ func (p *litePublishing) send(ctx context.Context) error {
 	}
 	ctx, cancel := p.flags.bounded(ctx)
 	defer cancel()
-	res, err := p.request(ctx)
+	res, err := p.client.PublishLite(ctx, &ackmeshv1.PublishLiteRequest{Parent: p.flags.parent, Lite: p.flags.lite, Events: p.events})
 	if n := len(res.GetEvents()); err == nil && n != len(p.numbers) {
 		err = fmt.Errorf("the server answered for %d of %d events", n, len(p.numbers))
 	}

@@ -38,7 +38,7 @@ func (s *Stream) run() {
 		if time.Since(begun) >= steady {
 			pauses.reset()
 		}
-		d := pauses.next()
+		d := max(pauses.next(), retryDelay(err))
 		s.log().Warn("ackmesh: stream ended; reconnecting", slog.Any("reason", err), slog.Duration("pause", d))
 		if !pause(s.life, d) && s.ends(s.life.Err()) {
 			break

@@ -199,3 +199,21 @@ func TestPublishStreamRefusedForItsRate(t *testing.T) {
 		}
 	})
 }
+
+// TestStreamRefusedForItsRate: the same holds for a stream that subscribes.
+func TestStreamRefusedForItsRate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork(t)
+		m := n.start("a")
+		m.set(func(m *fake) { m.openError = tooFast(t, 15*time.Second).Err() })
+		time.AfterFunc(time.Second, func() { m.set(func(m *fake) { m.openError = nil }) })
+		begun := time.Now()
+		c := n.client(nil, "a")
+		_, st := openStream(t, c, m, orders())
+		if d := time.Since(begun); d < 15*time.Second || d > 16*time.Second {
+			t.Errorf("opened after %v, told was 15s", d)
+		}
+		go st.serve()
+		closeClient(t, c)
+	})
+}

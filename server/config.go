@@ -242,7 +242,8 @@ type LimitsConfig struct {
 	// 100,000. Default 10,000.
 	LiteTopicsPerStream int `key:"lite-topics-per-stream"`
 	// PublishBytes is how large a publish request may be: 1 KiB to 1 GiB.
-	// Default 64 MiB.
+	// Default 64 MiB. Publishers are told, and make smaller ones; a larger event
+	// cannot be published.
 	PublishBytes Bytes `key:"publish-bytes"`
 	// PublishEvents is how many events a publish request may have: 1 to
 	// 1,000,000. Default 10,000.

@@ -27,6 +27,16 @@
 // ids answers with what it stored first. After PublishConfig.Timeout the Result
 // tells the error, and the fate of the event is open.
 //
+// When a rate limit refuses a request, it is sent again after the time that the
+// answer tells, and what follows to the same topic waits behind it; at
+// PublishConfig.MaxInFlightBytes publishing blocks. A limit that asks for more time
+// than the event has left is its result at once.
+//
+// A server tells how large a request may be, and requests are no larger. An event
+// that no request can hold fails with RESOURCE_EXHAUSTED, alone. Where something on
+// the way has a limit of its own, and breaks the stream, requests are halved until
+// they go through.
+//
 // # Subscribing
 //
 //	err := c.Subscribe(ctx, ackmesh.SubscribeConfig{

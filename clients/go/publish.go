@@ -19,8 +19,9 @@ const (
 // PublishConfig tunes publishing. Zero values mean the defaults.
 type PublishConfig struct {
 	// MaxBatchEvents and MaxBatchBytes bound one request: 1 to 10,000 events, and
-	// 1 KiB to 8 MiB. A larger event goes alone. Nothing is held back to fill a
-	// batch while the connection is idle.
+	// 1 KiB to 8 MiB. A larger event goes alone. Where the server takes less, that
+	// is the bound. Nothing is held back to fill a batch while the connection is
+	// idle.
 	MaxBatchEvents, MaxBatchBytes int
 	// MaxInFlightBytes bounds the events taken and not answered, at least 1. At the
 	// limit publishing blocks. A single larger event counts as that many. The
@@ -63,7 +64,9 @@ type Result struct {
 	// ID is its attribute id: the event's own, or the one that was filled in.
 	ID string
 	// Err is nil when the event is durable. Otherwise status.Code tells why; after
-	// UNAVAILABLE, DEADLINE_EXCEEDED and ErrClosed its fate is open.
+	// UNAVAILABLE, DEADLINE_EXCEEDED and ErrClosed its fate is open. After
+	// RESOURCE_EXHAUSTED it was not stored: it is larger than the server takes, or
+	// came too fast for a rate limit for all of PublishConfig.Timeout.
 	Err error
 }
 

@@ -87,6 +87,17 @@ func TestPublishBounds(t *testing.T) {
 	})
 }
 
+// TestPublishManyEvents: limits.publish-events may be raised.
+func TestPublishManyEvents(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		in := Start(t, Options{Config: func(c *server.Config) { c.Limits.PublishEvents = 30_000 }})
+		res, err := in.Mesh().Publish(context.Background(), request("t", 25_000))
+		if err != nil || len(res.GetEvents()) != 25_000 || res.GetStatus().GetCode() != 0 {
+			t.Errorf("%d answers, %v, %v", len(res.GetEvents()), res.GetStatus(), err)
+		}
+	})
+}
+
 // TestPublishToASmallServer: the Go client publishes to a server that takes smaller
 // requests than it makes, and is told which event no request can hold.
 func TestPublishToASmallServer(t *testing.T) {

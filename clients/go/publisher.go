@@ -233,7 +233,7 @@ func (p *publisher) settle(b *pubBatch, r *wire.PublishResponse) {
 	p.talking.Lock()
 	var again *pubBatch
 	var partition string
-	now, fate := time.Now(), fate{}
+	now, fate := time.Now(), fates{}
 	for i, it := range b.items {
 		err := whole
 		var e *wire.PublishedEvent
@@ -258,7 +258,7 @@ func (p *publisher) settle(b *pubBatch, r *wire.PublishResponse) {
 
 // again adds an event of b to what is to be sent again. The pause before is what the
 // answer asks for, else one of ours.
-func (p *publisher) again(again, b *pubBatch, it pubItem, now time.Time, why *fate) *pubBatch {
+func (p *publisher) again(again, b *pubBatch, it pubItem, now time.Time, why *fates) *pubBatch {
 	if again == nil {
 		again = newBatch(b.topic, len(*b.bytes)+topicFieldSize(b.topic), b.expires)
 		again.age, again.tries, again.full, again.open = b.age, b.tries, true, b.open

@@ -1,6 +1,7 @@
 package ackmesh
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -38,8 +39,8 @@ func retryDelay(err error) time.Duration {
 	return 0
 }
 
-// fate is what follows from the errors of a request's events, one after another.
-type fate struct {
+// fates is what follows from the errors of a request's events, one after another.
+type fates struct {
 	err        error // the last one
 	repeatable bool  // whether its event may be sent again
 	wait       time.Duration
@@ -49,8 +50,8 @@ type fate struct {
 }
 
 // follows takes the next event's error. The mesh recognises a repeat by source and id.
-func (f *fate) follows(err error) {
-	if err == f.err { // mostly one is everyone's
+func (f *fates) follows(err error) {
+	if errors.Is(err, f.err) { // mostly one is everyone's
 		return
 	}
 	f.err, f.repeatable, f.wait = err, false, 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,6 +86,7 @@ func TestOpenSaysWhatIsWanted(t *testing.T) {
 		c.Ordered, c.MaxInFlight, c.MaxInFlightBytes, c.AckTimeout = true, 5000, 1<<20, 7*time.Second
 		c.Start, c.Labels = Earliest(), map[string]string{"app": "x"}
 		c.Subscriptions = []Subscription{{Topic: "news", Mode: Multicast, Filter: "type = 'a'", MaxInFlight: 3, Start: AtOffset(9)}}
+		c.Retry = RetryPolicy{MaxAttempts: 3, Backoff: []time.Duration{time.Second, 5 * time.Second}}
 	}, func(t *testing.T, s *Stream, m *fake, st *fakeStream) {
 		o := st.open
 		if o.ClientId != "c1" || o.GetMaxInFlight() != 5000 || o.GetMaxInFlightBytes() != 1<<20 ||
@@ -98,7 +100,27 @@ func TestOpenSaysWhatIsWanted(t *testing.T) {
 		if b.Id != 2 || b.Filter != "type = 'a'" || b.GetMaxInFlight() != 3 || b.Start.GetOffset() != 9 {
 			t.Errorf("the second subscription is %v", b)
 		}
+		if r := a.Retry; r.GetMaxAttempts() != 3 || len(r.GetBackoff()) != 2 || r.Backoff[1].AsDuration() != 5*time.Second || b.Retry != nil {
+			t.Errorf("the retries are %v and %v", r, b.Retry)
+		}
 	})
+}
+
+func TestRetryPolicyIsChecked(t *testing.T) {
+	for want, r := range map[string]RetryPolicy{
+		"":                               {MaxAttempts: 100, Backoff: []time.Duration{0, 12 * time.Hour}},
+		"MaxAttempts -1: give 1 to 100":  {MaxAttempts: -1},
+		"MaxAttempts 101: give 1 to 100": {MaxAttempts: 101},
+		"has 17 waits: give at most 16":  {Backoff: make([]time.Duration, 17)},
+		"Backoff -1ns: give 0 to 12h":    {Backoff: []time.Duration{-1}},
+		"Backoff 13h0m0s: give 0 to 12h": {Backoff: []time.Duration{13 * time.Hour}},
+	} {
+		sub := Subscription{Topic: "orders", Mode: Broadcast, Retry: r}
+		switch err := sub.validate(); {
+		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%+v: %v, want %q", r, err, want)
+		}
+	}
 }
 
 func TestDeliveryIsReadLazily(t *testing.T) {

@@ -77,8 +77,8 @@ func startTime(t time.Time, match pb.Start_TimeMatch) Start {
 	return Start{&pb.Start{Place: &pb.Start_Time{Time: timestamppb.New(t)}, Match: match}}
 }
 
-// Subscription asks for the records of one topic. Mode, Filter and Ordered belong
-// to the subscriber, not to this stream: the first stream sets them, and a
+// Subscription asks for the records of one topic. Mode, Filter, Ordered and Retry
+// belong to the subscriber, not to this stream: the first stream sets them, and a
 // differing one is refused with FAILED_PRECONDITION.
 type Subscription struct {
 	// Topic has 1 to 255 bytes of UTF-8 without control characters.
@@ -98,6 +98,8 @@ type Subscription struct {
 	Start Start
 	// MaxInFlight overrides SubscribeConfig.MaxInFlight, if not 0.
 	MaxInFlight int
+	// Retry says how failed deliveries are retried.
+	Retry RetryPolicy
 }
 
 func (s *Subscription) validate() error {
@@ -116,6 +118,9 @@ func (s *Subscription) validate() error {
 	case s.MaxInFlight < 0:
 		return fmt.Errorf("ackmesh: subscription to %q: MaxInFlight %d is negative", s.Topic, s.MaxInFlight)
 	}
+	if err := s.Retry.validate(); err != nil {
+		return fmt.Errorf("ackmesh: subscription to %q: %w", s.Topic, err)
+	}
 	if s.Share != "" {
 		return checkName("share", s.Share)
 	}
@@ -125,7 +130,7 @@ func (s *Subscription) validate() error {
 func (s *Subscription) proto(id uint32) *pb.Subscription {
 	p := &pb.Subscription{
 		Id: id, Topic: s.Topic, Mode: s.Mode.proto(), Share: s.Share,
-		Filter: s.Filter, Ordered: s.Ordered, Start: s.Start.pb,
+		Filter: s.Filter, Ordered: s.Ordered, Start: s.Start.pb, Retry: s.Retry.proto(),
 	}
 	if s.MaxInFlight != 0 {
 		n := int32(min(s.MaxInFlight, 1<<30))
@@ -159,6 +164,7 @@ type SubscribeConfig struct {
 	Share, Filter string
 	Ordered       bool
 	Start         Start
+	Retry         RetryPolicy
 	Subscriptions []Subscription
 
 	// Concurrency is how many handlers run at once; default 1, which keeps the
@@ -236,7 +242,7 @@ func (c *SubscribeConfig) usualAckBatch() int {
 func (c *SubscribeConfig) all() []Subscription {
 	subs := make([]Subscription, 0, len(c.Topics)+len(c.Subscriptions))
 	for _, t := range c.Topics {
-		subs = append(subs, Subscription{Topic: t, Mode: c.Mode, Share: c.Share, Filter: c.Filter, Ordered: c.Ordered, Start: c.Start})
+		subs = append(subs, Subscription{Topic: t, Mode: c.Mode, Share: c.Share, Filter: c.Filter, Ordered: c.Ordered, Start: c.Start, Retry: c.Retry})
 	}
 	return append(subs, c.Subscriptions...)
 }

@@ -144,7 +144,11 @@ func (d *Dispatcher) planReset(ctx context.Context, t *topic, req ResetRequest, 
 			continue // it appeared a moment ago and is taken up at its minimum
 		}
 		m := Moved{Partition: l.partition, From: v.Position, Epoch: v.Epoch + 1}
-		if m.Min, m.Max, err = t.bounds(ctx, l.partition); err != nil {
+		m.Min, m.Max, err = t.bounds(ctx, l.partition)
+		if req.Partition == "" && errors.Is(err, storage.ErrPartitionNotFound) {
+			continue // the topic was made anew with fewer
+		}
+		if err != nil {
 			return nil, err
 		}
 		if m.To, err = d.resolve(ctx, key, req.To, m.Min, m.Max); err != nil {

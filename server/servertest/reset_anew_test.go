@@ -2,11 +2,13 @@ package servertest_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	pb "github.com/ackmesh/ackmesh/gen/go/ackmesh/v1"
+	"github.com/ackmesh/ackmesh/server"
 	. "github.com/ackmesh/ackmesh/server/servertest"
 	"github.com/ackmesh/ackmesh/storage"
 )
@@ -76,5 +78,34 @@ func TestCutAfterAReset(t *testing.T) {
 		s := c.open()
 		c.corrected(s, 100, 0)
 		c.wantFrom(s, 0, 60, 140)
+	})
+}
+
+// TestResetWithFewerPartitions: where a topic was made anew with fewer partitions, a
+// reset of all moves those that there are.
+func TestResetWithFewerPartitions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		in := Start(t, Options{Config: func(c *server.Config) { c.Topics.Partitions = 4 }})
+		s := Open(t, in.Mesh(), open("c", Sub("t", broadcast)))
+		for p := range 4 {
+			into(t, in.Mesh(), "t", fmt.Sprint(p), "old")
+		}
+		s.AckDurable(s.Take(4)...)
+		deleteTopic(t, in, "t")
+		if _, err := in.Admin().CreateTopic(t.Context(), &pb.CreateTopicRequest{Topic: "t", Partitions: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			Publish(t, in.Mesh(), "t", "new")
+		}
+		s.AckDurable(s.Take(2)...)
+		res, err := in.Admin().ResetOffset(t.Context(), &pb.ResetOffsetRequest{Topic: "t", Subscriber: "client/c", To: &pb.Start{Place: &pb.Start_Offset{Offset: 1}}})
+		if err != nil || len(res.GetPartitions()) != 1 {
+			t.Fatalf("moved %v: %v", res.GetPartitions(), err)
+		}
+		again := s.Take(1)
+		wantOffsets(t, again, []int64{1})
+		s.AckDurable(again...)
+		s.Quiet(time.Minute)
 	})
 }

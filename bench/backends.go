@@ -10,9 +10,9 @@ import (
 
 // backend is a log behind Ackmesh, and what is measured on it.
 type backend struct {
-	name      string
-	beside    string // who does the same work, for the help
-	backlog   int    // events stored for catch-up
+	name    string
+	beside  string // who does the same work, for the help
+	backlog int    // events stored for catch-up
 	// inFlight is how many records Ackmesh has in flight to a subscriber, where what
 	// is beside it takes more ahead than Ackmesh does by default; 0: that default.
 	// sarama fetches 1 MiB of each of four partitions ahead, and has 256 records of

@@ -60,8 +60,7 @@ func lenSize(n int) int {
 
 // span is where the content of the length-delimited field lies that b begins
 // with, if its tag takes one byte; otherwise, or where it does not lie wholly
-// within b, to is 0. It is protowire.ConsumeField for the usual case, a fifth of
-// its time.
+// within b, to is 0. It is protowire.ConsumeField for the usual case.
 func span(b []byte) (from, to int) {
 	if len(b) < 2 || b[0] >= 0x80 || b[0]&7 != byte(protowire.BytesType) || b[0] < tagVarint1 {
 		return 0, 0

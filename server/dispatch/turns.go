@@ -134,5 +134,5 @@ func (l *loop) leaveTurn(p *part, now time.Time) {
 type partTurn struct {
 	known bool      // it has it, had it, or waits for it
 	used  bool      // a suspect was sent in it
-	again time.Time // when to ask again; zero: it has the turn
+	again time.Time // when to ask again; zero: it need not
 }

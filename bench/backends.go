@@ -13,10 +13,11 @@ type backend struct {
 	name    string
 	beside  string // who does the same work, for the help
 	backlog int    // events stored for catch-up
-	// inFlight is how many records Ackmesh has in flight to a subscriber, where what
-	// is beside it takes more ahead than Ackmesh does by default; 0: that default.
-	// sarama fetches 1 MiB of each of four partitions ahead, and has 256 records of
-	// each in a channel besides: more than 4,096 of the usual size.
+	// inFlight is how many records Ackmesh may have in flight to a subscriber that
+	// catches up, where what is beside it takes more ahead, or commits more at once,
+	// than Ackmesh does by default; 0: that default. sarama's group commits once a
+	// second, some 500,000 records, and takes some 4,000 ahead. 10,000 records of the
+	// usual size are what 16 MiB hold, the default window in bytes.
 	inFlight  int
 	scenarios []scenario
 	// gather builds the programs that take part, and starts the broker.
@@ -26,7 +27,7 @@ type backend struct {
 // backends are all of them; the first is the default.
 var backends = []*backend{
 	{name: "embedded", beside: "NATS JetStream", backlog: 400_000, scenarios: embeddedScenarios, gather: gatherEmbedded},
-	{name: "kafka", beside: "sarama's consumer, consumer group and producer", backlog: 1_000_000, inFlight: 4096, scenarios: kafkaScenarios, gather: gatherKafka},
+	{name: "kafka", beside: "sarama's consumer, consumer group and producer", backlog: 1_000_000, inFlight: 10_000, scenarios: kafkaScenarios, gather: gatherKafka},
 	{name: "rocketmq4", beside: "Apache's push consumer and producer for Go", backlog: 200_000, scenarios: rocketmq4Scenarios, gather: gatherRocketMQ4},
 	{name: "rocketmq5", beside: "Apache's SimpleConsumer and producer for Go", backlog: 50_000, scenarios: rocketmq5Scenarios, gather: gatherRocketMQ5},
 }

@@ -97,7 +97,7 @@ func parseFlags(args []string, errs io.Writer) (options, error) {
 	fs.StringVar(&o.profile, "profile", "", "directory for CPU profiles of Ackmesh, of the server and of its clients, one of each measurement")
 	fs.DurationVar(&o.duration, "duration", 4*time.Second, "how long a phase is measured")
 	fs.IntVar(&o.backlog, "backlog", 0, "events stored for catch-up; 0: as many as fit the backend's speed")
-	fs.IntVar(&o.inFlight, "in-flight", -1, "records that Ackmesh may have in flight to a subscriber; 0: its default; below 0: that or, on kafka, 4,096")
+	fs.IntVar(&o.inFlight, "in-flight", -1, "records that Ackmesh may have in flight to a subscriber; 0: its default; below 0: that or, on kafka, 10,000; live and fan-out have at most 4,096")
 	fs.IntVar(&o.size, "size", 1024, "bytes of data of an event")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -125,12 +125,15 @@ func parseFlags(args []string, errs io.Writer) (options, error) {
 	return o, o.validate()
 }
 
+// maxInFlight is the largest window in records of the wire contract.
+const maxInFlight = 100_000
+
 func (o *options) validate() error {
 	if o.rounds < 1 || o.duration <= 0 || o.backlog < 8 || o.size < 8 {
 		return errors.New("rounds, duration, backlog and size must be at least 1, above 0, 8 and 8")
 	}
-	if o.inFlight > 4096 {
-		return errors.New("-in-flight: must be at most 4,096, half of what live and fan-out let be published ahead")
+	if o.inFlight > maxInFlight {
+		return fmt.Errorf("-in-flight: must be at most %d, the largest that Ackmesh takes", maxInFlight)
 	}
 	for _, name := range o.only {
 		if names := namesOf(o.backend.scenarios); !slices.Contains(names, name) {

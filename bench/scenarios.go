@@ -59,6 +59,9 @@ func (s *scenario) spec(o options) load.Spec {
 		// a server lets be in flight to one subscriber by default.
 		Window: 8192, InFlight: o.inFlight, IdleRate: 200,
 	}
+	if s.kind != load.CatchUp { // half of what may be published ahead
+		spec.InFlight = min(spec.InFlight, spec.Window/2)
+	}
 	switch s.kind {
 	case load.Idle:
 		spec.PerConnection = 10

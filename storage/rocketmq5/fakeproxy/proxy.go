@@ -9,6 +9,7 @@ package fakeproxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -192,7 +193,8 @@ func (p *Proxy) Sent() []*v2.Message {
 }
 
 // begin notes a call, and returns its client and its fault. A hanging one
-// returns when its context ends or the proxy goes down.
+// returns when its client has gone or the proxy goes down: at its deadline it might
+// be answered before the client has noticed that.
 func (p *Proxy) begin(ctx context.Context, method string) (client string, f fault, st *v2.Status) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	p.mu.Lock()
@@ -208,6 +210,9 @@ func (p *Proxy) begin(ctx context.Context, method string) (client string, f faul
 	if f.hang {
 		select {
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				<-life
+			}
 		case <-life:
 		}
 	}

@@ -13,25 +13,18 @@ func CheckFrame(b []byte) (data []byte, err error) {
 			b = b[end:]
 			continue
 		}
-		from, to := span(b)
-		switch {
-		case to == 0:
-			n := skip(b)
-			if n < 0 {
-				return nil, malformed("frame", n)
-			}
-			if data, err = checkOdd(b[:n], data); err != nil {
-				return nil, err
-			}
-			to = n
-		case b[0] == tagBytes4:
-			if !oddEntry(b[from:to]) {
-				return nil, malformedText("attribute")
-			}
-		case b[0] == tagBytes5:
-			data = b[from:to]
+		if from, end := span(b); end > 0 && b[0] == tagBytes5 {
+			data, b = b[from:end], b[end:]
+			continue
 		}
-		b = b[to:]
+		n := skip(b)
+		if n < 0 {
+			return nil, malformed("frame", n)
+		}
+		if data, err = checkOdd(b[:n], data); err != nil {
+			return nil, err
+		}
+		b = b[n:]
 	}
 	return data, nil
 }

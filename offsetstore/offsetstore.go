@@ -185,6 +185,9 @@ type Txn struct {
 	// Sets write records; Unsets remove them.
 	Sets   []Record
 	Unsets []Record
+	// Acks is how many acks the transaction stands for. It means nothing to what
+	// is stored: a store that many come to may wait some milliseconds for more.
+	Acks int
 }
 
 // Put writes a value. It never fails for being lower: see Merge.

@@ -41,6 +41,14 @@ func (m *Machine) Snapshot() offsetstore.Value {
 	}
 }
 
+// Committing is how many deliveries will be answered by the commit under way.
+func (m *Machine) Committing() (n int) {
+	for i := range m.commit {
+		n += bits.OnesCount64(m.commit[i].mask)
+	}
+	return n
+}
+
 // attempts are the unfinished offsets below the high mark that have more to
 // tell than that they are in flight for the first time.
 func (m *Machine) attempts() []offsetstore.Attempt {

@@ -1,12 +1,23 @@
 // Package committer runs the one goroutine that commits a store's
 // transactions. Grouping is natural: what queued during a commit is the next
-// group. There is no timer.
+// group. Only behind a group that stands for many acks is there a pause, so that
+// a store in full flow makes fewer and larger commits; nobody who waits for the
+// answer to a few acks waits for more of them.
 package committer
 
 import (
 	"sync"
+	"time"
 
 	"github.com/ackmesh/ackmesh/offsetstore"
+)
+
+const (
+	// many acks in one group tell that the flow is full.
+	many = 128
+	// spacing is the least time from the beginning of such a group to that of the
+	// next one.
+	spacing = 5 * time.Millisecond
 )
 
 // Item is a transaction and who waits for it.
@@ -21,6 +32,7 @@ type Item struct {
 type Committer struct {
 	commit func([]Item)
 	wake   chan struct{} // holds one token while there is something to do
+	ending chan struct{} // closed when the goroutine is to end
 	ended  chan struct{}
 
 	mu     sync.Mutex
@@ -32,7 +44,7 @@ type Committer struct {
 // never two at once, and calls Done of every item; the slice is only lent.
 // Whoever starts a Committer calls Close or Abort.
 func Start(commit func([]Item)) *Committer {
-	c := &Committer{commit: commit, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	c := &Committer{commit: commit, wake: make(chan struct{}, 1), ending: make(chan struct{}), ended: make(chan struct{})}
 	go c.run()
 	return c
 }
@@ -63,7 +75,10 @@ func (c *Committer) Abort() { c.end(true) }
 
 func (c *Committer) end(drop bool) {
 	c.mu.Lock()
-	c.closed = true
+	if !c.closed {
+		c.closed = true
+		close(c.ending)
+	}
 	if drop {
 		c.queue = nil
 	}
@@ -86,12 +101,38 @@ func (c *Committer) run() {
 		clear(group)
 		var closed bool
 		group, closed = c.swap(group[:0])
+		began := time.Now()
+		full := acks(group) >= many
 		if len(group) > 0 {
 			c.commit(group)
 		}
 		if closed {
 			return
 		}
+		if full {
+			c.pause(spacing - time.Since(began))
+		}
+	}
+}
+
+// acks is how many acks a group stands for.
+func acks(group []Item) (n int) {
+	for i := range group {
+		n += group[i].Txn.Acks
+	}
+	return n
+}
+
+// pause waits, but not while the committer is to end.
+func (c *Committer) pause(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.ending:
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -149,4 +150,50 @@ func TestAbortDropsTheQueue(t *testing.T) {
 			t.Errorf("%d answers, want that of the commit under way only", answers)
 		}
 	})
+}
+
+// TestPauseInFullFlow: behind a group of many acks the next one waits, behind one
+// of few it does not.
+func TestPauseInFullFlow(t *testing.T) {
+	for _, tt := range []struct {
+		acks int
+		want time.Duration
+	}{{0, 0}, {many - 1, 0}, {many, spacing}, {100 * many, spacing}} {
+		synctest.Test(t, func(t *testing.T) {
+			var began []time.Time
+			c := Start(func(group []Item) {
+				began = append(began, time.Now())
+				succeed(group)
+			})
+			c.Submit(&offsetstore.Txn{Acks: tt.acks}, func(error) {})
+			synctest.Wait()
+			answered := make(chan struct{})
+			c.Submit(&offsetstore.Txn{Acks: 1}, func(error) { close(answered) })
+			<-answered
+			c.Close()
+			if got := began[1].Sub(began[0]); got != tt.want {
+				t.Errorf("behind a group of %d acks the next one begins after %v, want %v", tt.acks, got, tt.want)
+			}
+		})
+	}
+}
+
+// TestNoPauseAtTheEnd: what is queued in a pause is committed by Close at once, and
+// dropped by Abort.
+func TestNoPauseAtTheEnd(t *testing.T) {
+	for name, end := range map[string]func(*Committer){"Close": (*Committer).Close, "Abort": (*Committer).Abort} {
+		synctest.Test(t, func(t *testing.T) {
+			c := Start(succeed)
+			answers := 0
+			c.Submit(&offsetstore.Txn{Acks: many}, func(error) { answers++ })
+			synctest.Wait()
+			c.Submit(&offsetstore.Txn{}, func(error) { answers++ })
+			began := time.Now()
+			end(c)
+			want := map[string]int{"Close": 2, "Abort": 1}[name]
+			if took := time.Since(began); took > 0 || answers != want {
+				t.Errorf("%s took %v and %d transactions were answered, want none and %d", name, took, answers, want)
+			}
+		})
+	}
 }

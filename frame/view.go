@@ -15,21 +15,27 @@ type View []byte
 // Parse checks that b is exactly one valid frame and returns it as a View of
 // the same bytes. It allocates nothing, except the error.
 func Parse(b []byte) (View, error) {
+	v, _, err := ParseOwn(b)
+	return v, err
+}
+
+// ParseOwn is Parse, and HasOwn of the frame at no further cost.
+func ParseOwn(b []byte) (v View, own bool, err error) {
 	if err := checkHeader(b); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	v := View(b)
-	off, err := checkAttrs(v)
+	v = View(b)
+	off, own, err := checkAttrs(v)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	switch rest, want := len(v)-off, v.dataLen(); {
 	case rest < want:
-		return nil, errTruncated(fieldData)
+		return nil, false, errTruncated(fieldData)
 	case rest > want:
-		return nil, &Error{Kind: ErrTrailing, Field: fieldFrame, Got: int64(rest - want)}
+		return nil, false, &Error{Kind: ErrTrailing, Field: fieldFrame, Got: int64(rest - want)}
 	}
-	return v, nil
+	return v, own, nil
 }
 
 // checkHeader checks what the first 14 bytes say, and that they are there.
@@ -55,31 +61,64 @@ func checkHeader(b []byte) error {
 	return nil
 }
 
-// checkAttrs checks the attributes and returns where the data begins.
-func checkAttrs(v View) (int, error) {
-	off, seen := headerLen, uint64(0)
+// checkAttrs checks the attributes and returns where the data begins, and whether
+// any of them is one of the mesh's own.
+func checkAttrs(v View) (off int, own bool, err error) {
+	seen := uint64(0)
 	ascii := isASCII(v[headerLen:max(len(v)-v.dataLen(), headerLen)])
+	off = headerLen
 	for range v.Count() {
-		name, value, end, ok := attrAt(v, off)
-		if !ok {
-			return 0, explainAttr(v, off)
-		}
-		err := checkAttrLen(name, value)
-		if err == nil && !ascii {
-			err = utf8Error(name, utf8.Valid(name), utf8.Valid(value))
-		}
-		if err != nil {
-			return 0, err
+		name, end := plainAttrAt(v, off)
+		if end == 0 || !ascii {
+			if err := checkStored(v, off); err != nil {
+				return 0, false, err
+			}
+			name, _, end, _ = attrAt(v, off)
 		}
 		bit := nameBit(name)
 		if seen&bit != 0 && hasBefore(v, headerLen, off, name) {
-			return 0, errAttr(ErrDuplicate, fieldName, name, "")
+			return 0, false, errAttr(ErrDuplicate, fieldName, name, "")
 		}
+		own = own || isOwn(name)
 		seen |= bit
 		off = end
 	}
-	return off, nil
+	return off, own, nil
 }
+
+// plainAttrAt returns the name of the attribute at off, and where it ends: 0 for one
+// that is beyond a limit, or beyond the bytes. It is short enough to be inlined.
+func plainAttrAt(v View, off int) (name []byte, end int) {
+	b := v[off:]
+	room := len(b) - attrOverhead
+	if room < 0 {
+		return nil, 0
+	}
+	n := int(binary.BigEndian.Uint16(b))
+	if n > min(room, MaxNameLen) {
+		return nil, 0
+	}
+	size := binary.BigEndian.Uint32(b[2+n:])
+	if size > uint32(min(room-n, MaxValueLen)) {
+		return nil, 0
+	}
+	return b[2 : 2+n], off + attrOverhead + n + int(size)
+}
+
+// checkStored checks the attribute at off, all but whether its name is there twice.
+func checkStored(v View, off int) error {
+	name, value, _, ok := attrAt(v, off)
+	if !ok {
+		return explainAttr(v, off)
+	}
+	if err := checkAttrLen(name, value); err != nil {
+		return err
+	}
+	return utf8Error(name, utf8.Valid(name), utf8.Valid(value))
+}
+
+// isOwn reports whether a name begins with "em".
+func isOwn(name []byte) bool { return len(name) >= 2 && name[0] == 'e' && name[1] == 'm' }
 
 // isASCII reports whether no byte is above 0x7F. All attributes are looked at
 // together, lengths included: most often that spares a look at each.

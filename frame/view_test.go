@@ -164,6 +164,9 @@ func TestHasOwn(t *testing.T) {
 			if got := frame.View(b).HasOwn(); got != want {
 				t.Errorf("%q: %v, want %v", names, got, want)
 			}
+			if _, got, err := frame.ParseOwn(b); got != want || err != nil {
+				t.Errorf("%q: ParseOwn gives %v, %v, want %v", names, got, err, want)
+			}
 		}
 	}
 }

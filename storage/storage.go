@@ -174,6 +174,9 @@ type Record struct {
 	// another one takes over, which may lack records that the one before had.
 	// Always the same where the log has no such number.
 	LeaderEpoch int32
+	// Plain: the backend has looked, and no attribute's name begins with "em"
+	// (frame.ParseOwn). false says nothing: whoever must know looks for itself.
+	Plain bool
 
 	// The fields below are set by Popper.Pop only.
 

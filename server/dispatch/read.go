@@ -81,7 +81,7 @@ func (d *Dispatcher) read(ctx context.Context, l *loop, req storage.PollRequest,
 // all.
 func survey(rec *storage.Record) (expires int64, to string) {
 	v := frame.View(rec.Frame)
-	if !v.HasOwn() {
+	if rec.Plain || !v.HasOwn() {
 		return 0, ""
 	}
 	for name, value := range v.Attributes() {

@@ -61,7 +61,7 @@ func swap(batch *storage.Batch, p *piece) {
 
 // record is the record as Poll returns it.
 func (r *rec) record(frame []byte) storage.Record {
-	return storage.Record{Offset: r.offset, Time: r.time, Frame: frame, LeaderEpoch: r.epoch}
+	return storage.Record{Offset: r.offset, Time: r.time, Frame: frame, LeaderEpoch: r.epoch, Plain: r.plain}
 }
 
 // packSize is how many bytes the records take where they are frames.

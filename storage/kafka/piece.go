@@ -30,6 +30,7 @@ type rec struct {
 	offset, time int64 // ms since 1970
 	epoch        int32 // of the leader that took it; -1: unknown
 	framed       bool  // the value is a valid frame
+	plain        bool  // with no attribute of the mesh's own
 	key, value   span
 	headers      span // as in a record batch: the names and values alone, all checked
 }

@@ -231,8 +231,8 @@ func (d *decoder) marker(h *header, key []byte) {
 // put takes in a record that is wanted.
 func (d *decoder) put(p *piece, r rec) {
 	if value := p.of(r.value); value != nil {
-		_, err := frame.Parse(value)
-		r.framed = err == nil
+		_, own, err := frame.ParseOwn(value)
+		r.framed, r.plain = err == nil, err == nil && !own
 	}
 	if d.copies && p != d.out {
 		from := p

@@ -10,6 +10,7 @@ import (
 var frameCases = []testCase{
 	{name: "Frame/Attributes", run: frameAttributes},
 	{name: "Frame/AnyBytes", run: frameAnyBytes},
+	{name: "Frame/Own", run: frameOwn},
 	{name: "Frame/Large", run: frameLarge},
 }
 
@@ -48,6 +49,19 @@ func frameAnyBytes(c *env) {
 		{Frame: Frame(nil)},
 		{Frame: Frame(all, "id", "ключ 鍵 🔑")},
 		{Frame: Frame([]byte("\x00\x00\x00"), "id", "")},
+	}
+	c.wantTheOnly(t, c.send(t.Name, events).stored(c))
+}
+
+// frameOwn: attributes that mean something to the mesh are found wherever they
+// stand, also by who relies on Record.Plain.
+func frameOwn(c *env) {
+	t := c.topic(1)
+	events := []storage.Event{
+		{Frame: Frame([]byte("em"), "id", "1", "source", "em")},
+		{Frame: Frame(nil, "emttl", "1000", "id", "2")},
+		{Frame: Frame(nil, "id", "3", "emttl", "1000")},
+		{Frame: Frame(nil, "id", "4", "em", "", "type", "t")},
 	}
 	c.wantTheOnly(t, c.send(t.Name, events).stored(c))
 }

@@ -90,6 +90,13 @@ var pollMutants = []mutant{
 		opts:   memory.Options{Gap: func(_, _ string, offset int64) int64 { return 1 + offset%3 }},
 		breaks: answering(onlyExact),
 	},
+	{name: "calls every record plain", caught: "Frame/Own", says: "is called plain", breaks: answering(
+		func(_ *broken, _ storage.PollRequest, batch *storage.Batch, err error) error {
+			for i := range batch.Records {
+				batch.Records[i].Plain = true
+			}
+			return err
+		})},
 	{name: "has the wrong Start", caught: "Poll/ExplicitOffset", says: "has Start", breaks: answering(
 		func(_ *broken, _ storage.PollRequest, batch *storage.Batch, err error) error {
 			batch.Start--

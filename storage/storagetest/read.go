@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ackmesh/ackmesh/frame"
 	"github.com/ackmesh/ackmesh/storage"
 )
 
@@ -36,6 +37,9 @@ func (c *env) checkBatch(req storage.PollRequest, batch *storage.Batch) {
 			c.Errorf("record %d in a batch that stands at %d", r.Offset, next)
 		}
 		next = r.Offset + 1
+		if r.Plain && frame.View(r.Frame).HasOwn() {
+			c.Errorf("record %d is called plain, and has an attribute of the mesh", r.Offset)
+		}
 	}
 	if batch.Next < next {
 		c.Errorf("batch from %d with %d records has Next %d, want at least %d", batch.Start, len(batch.Records), batch.Next, next)

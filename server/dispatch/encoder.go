@@ -97,10 +97,14 @@ func (e *encoder) headLen() int { return 32 + len(e.p.key.Topic) + len(e.p.key.P
 // each must not take a whole batch's buffer each.
 func (e *encoder) expect(recs []storage.Record) {
 	e.want = e.headLen()
-	for i := range recs[:min(len(recs), e.slots)] {
-		if e.want += e.estimate(&recs[i]); e.want >= batchBuffer {
+	recs = recs[:min(len(recs), e.slots)]
+	for i := range recs { // without a look at the records, which are far away still
+		if e.want += len(recs[i].Frame); e.want >= batchBuffer {
 			return
 		}
+	}
+	for i := range recs {
+		e.want += e.estimate(&recs[i]) - len(recs[i].Frame)
 	}
 }
 

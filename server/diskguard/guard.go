@@ -43,7 +43,7 @@ type Options struct {
 }
 
 // fresh is how old a measurement may be for Check to rely on it.
-const fresh = 200 * time.Microsecond
+const fresh = time.Millisecond
 
 // minInodes is how many files are to stay possible to make.
 const minInodes = 64

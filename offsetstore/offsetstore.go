@@ -185,8 +185,9 @@ type Txn struct {
 	// Sets write records; Unsets remove them.
 	Sets   []Record
 	Unsets []Record
-	// Acks is how many acks the transaction stands for. It means nothing to what
-	// is stored: a store that many come to may wait some milliseconds for more.
+	// Acks is how many acks the transaction stands for, whose answers are all
+	// that waits for it. It means nothing to what is stored: a store that many
+	// come to may wait some milliseconds for more. 0: there is no time to wait.
 	Acks int
 }
 

@@ -27,7 +27,10 @@ func (l *loop) commit(p *part, now time.Time) {
 	v.Log = p.log
 	v.Absent = p.absent(now)
 	p.inCommit = v
-	txn := &offsetstore.Txn{Puts: []offsetstore.Put{{Key: p.key, Value: v}}, Acks: p.m.Committing()}
+	txn := &offsetstore.Txn{Puts: []offsetstore.Put{{Key: p.key, Value: v}}}
+	if !p.sub.settings.Ordered { // else the next records of keys wait for it
+		txn.Acks = max(1, p.m.Committing())
+	}
 	p.burials.into(p.key, txn)
 	if before := l.pop.record(v, txn); len(before) > 0 {
 		submitAll(l.d.store, append(before, txn), func(errs []error) {

@@ -48,6 +48,12 @@ func (r *rig) open(client string, sink Sink) *Stream { return r.openLimited(clie
 // openLimited is open for a client that takes messages of at most so many bytes.
 func (r *rig) openLimited(client string, most int, sink Sink) *Stream {
 	r.t.Helper()
+	return r.openAs(client, Settings{Mode: Broadcast}, most, sink)
+}
+
+// openAs is openLimited of a subscriber with such settings.
+func (r *rig) openAs(client string, settings Settings, most int, sink Sink) *Stream {
+	r.t.Helper()
 	s, err := r.d.NewStream(StreamConfig{ClientID: client, MaxInFlight: 1000, MaxBytes: 1 << 24, MaxMessage: most})
 	if err != nil {
 		r.t.Fatal(err)
@@ -60,7 +66,7 @@ func (r *rig) openLimited(client string, most int, sink Sink) *Stream {
 	})
 	sub, err := r.d.Subscribe(context.Background(), s, Subscription{
 		ID: 1, Topic: "t", Subscriber: offsetstore.Subscriber{Kind: offsetstore.KindClient, Name: client},
-		Settings: Settings{Mode: Broadcast}, MaxInFlight: -1,
+		Settings: settings, MaxInFlight: -1,
 	})
 	if err != nil {
 		r.t.Fatal(err)

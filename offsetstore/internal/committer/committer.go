@@ -1,8 +1,8 @@
 // Package committer runs the one goroutine that commits a store's
 // transactions. Grouping is natural: what queued during a commit is the next
 // group. Only behind a group that stands for many acks is there a pause, so that
-// a store in full flow makes fewer and larger commits; nobody who waits for the
-// answer to a few acks waits for more of them.
+// a store in full flow makes fewer and larger commits. A transaction that stands
+// for none ends it: something may wait for that one.
 package committer
 
 import (
@@ -32,6 +32,7 @@ type Item struct {
 type Committer struct {
 	commit func([]Item)
 	wake   chan struct{} // holds one token while there is something to do
+	hurry  chan struct{} // holds one while something that stands for no acks is queued
 	ending chan struct{} // closed when the goroutine is to end
 	ended  chan struct{}
 
@@ -44,7 +45,7 @@ type Committer struct {
 // never two at once, and calls Done of every item; the slice is only lent.
 // Whoever starts a Committer calls Close or Abort.
 func Start(commit func([]Item)) *Committer {
-	c := &Committer{commit: commit, wake: make(chan struct{}, 1), ending: make(chan struct{}), ended: make(chan struct{})}
+	c := &Committer{commit: commit, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), ending: make(chan struct{}), ended: make(chan struct{})}
 	go c.run()
 	return c
 }
@@ -58,12 +59,15 @@ func (c *Committer) Submit(txn *offsetstore.Txn, done func(error)) {
 	if !closed {
 		c.queue = append(c.queue, Item{txn, done})
 	}
+	if txn.Acks == 0 {
+		token(c.hurry)
+	}
 	c.mu.Unlock()
 	if closed {
 		go done(offsetstore.ErrClosed)
 		return
 	}
-	c.signal()
+	token(c.wake)
 }
 
 // Close commits what is queued, ends the goroutine and waits for it.
@@ -83,14 +87,16 @@ func (c *Committer) end(drop bool) {
 		c.queue = nil
 	}
 	c.mu.Unlock()
-	c.signal()
+	token(c.wake)
 	<-c.ended
 }
 
-func (c *Committer) signal() {
+// token puts a token into a channel for one, unless there is one: it is served
+// after our change.
+func token(ch chan struct{}) {
 	select {
-	case c.wake <- struct{}{}:
-	default: // a token is there: it is served after our change
+	case ch <- struct{}{}:
+	default:
 	}
 }
 
@@ -123,7 +129,8 @@ func acks(group []Item) (n int) {
 	return n
 }
 
-// pause waits, but not while the committer is to end.
+// pause waits, but neither with something queued that is in a hurry nor when the
+// committer is to end.
 func (c *Committer) pause(d time.Duration) {
 	if d <= 0 {
 		return
@@ -132,6 +139,7 @@ func (c *Committer) pause(d time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-c.hurry:
 	case <-c.ending:
 	}
 }
@@ -141,6 +149,10 @@ func (c *Committer) pause(d time.Duration) {
 func (c *Committer) swap(empty []Item) (group []Item, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	select {
+	case <-c.hurry:
+	default:
+	}
 	group, c.queue = c.queue, empty
 	return group, c.closed
 }

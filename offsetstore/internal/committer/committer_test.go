@@ -178,6 +178,39 @@ func TestPauseInFullFlow(t *testing.T) {
 	}
 }
 
+// TestPauseEndsInAHurry: a transaction that stands for no acks is not held up, be it
+// there when the pause begins or not, and takes with it what waits.
+func TestPauseEndsInAHurry(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			hold := make(chan struct{})
+			var began []time.Time
+			c := Start(func(group []Item) {
+				began = append(began, time.Now())
+				<-hold
+				succeed(group)
+			})
+			c.Submit(&offsetstore.Txn{Acks: many}, func(error) {})
+			synctest.Wait()
+			c.Submit(&offsetstore.Txn{Acks: 1}, func(error) {})
+			submit := func() { c.Submit(&offsetstore.Txn{}, func(error) {}) }
+			if before {
+				submit()
+			}
+			close(hold)
+			synctest.Wait()
+			if !before {
+				submit()
+				synctest.Wait()
+			}
+			if len(began) != 2 || began[1] != began[0] {
+				t.Errorf("queued before the pause: %v: commits at %v, want two at the same time", before, began)
+			}
+			c.Close()
+		})
+	}
+}
+
 // TestNoPauseAtTheEnd: what is queued in a pause is committed by Close at once, and
 // dropped by Abort.
 func TestNoPauseAtTheEnd(t *testing.T) {
@@ -187,7 +220,7 @@ func TestNoPauseAtTheEnd(t *testing.T) {
 			answers := 0
 			c.Submit(&offsetstore.Txn{Acks: many}, func(error) { answers++ })
 			synctest.Wait()
-			c.Submit(&offsetstore.Txn{}, func(error) { answers++ })
+			c.Submit(&offsetstore.Txn{Acks: 1}, func(error) { answers++ })
 			began := time.Now()
 			end(c)
 			want := map[string]int{"Close": 2, "Abort": 1}[name]

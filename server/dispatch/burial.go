@@ -205,6 +205,9 @@ func (l *loop) findIntents(p *part) error {
 // doom makes an offset that has an intent a dead letter, if the machine knows it
 // already. Else it does when it is offered.
 func (l *loop) doom(p *part, off int64) (known bool) {
+	if len(p.burials.intents) == 0 { // as nearly always, for every record
+		return false
+	}
 	let, ok := p.burials.intents[off]
 	if ok && off < p.m.NextNew() {
 		p.m.Kill(off, let.Reason, let.Detail)

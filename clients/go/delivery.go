@@ -138,12 +138,12 @@ func (d *Delivery) Data() []byte { return d.item.Data }
 
 // Attr returns an attribute, and whether the event has it.
 func (d *Delivery) Attr(name string) (string, bool) {
-	v, ok := wire.Attr(d.item.Frame, name)
+	v, ok := d.item.Attr(name)
 	return string(v), ok
 }
 
 // AttrBytes is Attr without a copy.
-func (d *Delivery) AttrBytes(name string) ([]byte, bool) { return wire.Attr(d.item.Frame, name) }
+func (d *Delivery) AttrBytes(name string) ([]byte, bool) { return d.item.Attr(name) }
 
 // Attributes ranges over the attributes in the order of the message. A name that a
 // publisher wrote twice comes twice; the last counts.
@@ -176,7 +176,7 @@ func (d *Delivery) Clone() *Delivery {
 	c := *d
 	c.item.Frame = append([]byte(nil), d.item.Frame...)
 	// The copy of a frame that was checked is one that can be checked.
-	c.item.Data, _ = wire.CheckFrame(c.item.Frame)
+	_ = c.item.Check()
 	return &c
 }
 

@@ -71,7 +71,7 @@ func BenchmarkDecodeDelivery(b *testing.B) {
 		runs, err = AppendRuns(runs[:0], body)
 		for i := range runs {
 			for more, e := runs[i].Next(&it); more && err == nil; more, e = runs[i].Next(&it) {
-				if _, found := Attr(it.Frame, "type"); !found || e != nil {
+				if _, found := it.Attr("type"); !found || e != nil {
 					b.Fatal("no type", e)
 				}
 				n++

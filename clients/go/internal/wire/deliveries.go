@@ -37,6 +37,7 @@ type Item struct {
 	ID          uint64
 	Offset      int64
 	Attempt     int32
+	attrs       stretch
 	Frame, Data []byte
 }
 
@@ -138,8 +139,12 @@ func (it *Item) read(b []byte) error {
 	if it.ID == 0 {
 		return malformedText("delivery without an id")
 	}
-	data, err := CheckFrame(it.Frame)
-	it.Data = data
+	return it.Check()
+}
+
+// Check checks Frame, as CheckFrame does, and sets Data.
+func (it *Item) Check() (err error) {
+	it.Data, it.attrs, err = checkFrame(it.Frame)
 	return err
 }
 

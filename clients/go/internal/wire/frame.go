@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"math"
+
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -8,8 +10,35 @@ import (
 // returned no error, the other functions of this file find every attribute. It
 // does not check text for UTF-8.
 func CheckFrame(b []byte) (data []byte, err error) {
+	data, _, err = checkFrame(b)
+	return data, err
+}
+
+// stretch is where in a frame all of its attributes stand, one behind the other and
+// each in the form that plainAttr takes. from is below 0 where they stand otherwise.
+type stretch struct{ from, to int32 }
+
+var noStretch = stretch{from: -1}
+
+// add adds the next attribute, of that length.
+func (s *stretch) add(at, length int) {
+	switch {
+	case s.from < 0:
+	case at+length > math.MaxInt32, s.to > 0 && int(s.to) != at:
+		*s = noStretch
+	case s.to == 0:
+		*s = stretch{int32(at), int32(at + length)}
+	default:
+		s.to = int32(at + length)
+	}
+}
+
+// checkFrame is CheckFrame, and tells where the attributes stand.
+func checkFrame(b []byte) (data []byte, attrs stretch, err error) {
+	whole := len(b)
 	for len(b) > 0 {
 		if _, end := plainAttr(b); end > 0 {
+			attrs.add(whole-len(b), end)
 			b = b[end:]
 			continue
 		}
@@ -19,14 +48,17 @@ func CheckFrame(b []byte) (data []byte, err error) {
 		}
 		n := skip(b)
 		if n < 0 {
-			return nil, malformed("frame", n)
+			return nil, attrs, malformed("frame", n)
 		}
 		if data, err = checkOdd(b[:n], data); err != nil {
-			return nil, err
+			return nil, attrs, err
+		}
+		if b[0] == tagBytes4 || b[0] >= 0x80 { // it is an attribute, or may be one
+			attrs = noStretch
 		}
 		b = b[n:]
 	}
-	return data, nil
+	return data, attrs, nil
 }
 
 // checkOdd checks a field of a frame in any form that protobuf allows, and returns
@@ -131,6 +163,21 @@ func Attr(b []byte, attr string) (value []byte, found bool) {
 		}
 		b = rest
 	}
+}
+
+// Attr is Attr of the frame, which has been read by Run.Next or Check.
+func (it *Item) Attr(name string) (value []byte, found bool) {
+	if it.attrs.from < 0 {
+		return Attr(it.Frame, name)
+	}
+	for b := it.Frame[it.attrs.from:it.attrs.to]; len(b) > 0; {
+		end := 2 + int(b[1])
+		if at := 4 + int(b[3]); int(b[3]) == len(name) && string(b[4:at]) == name {
+			value, found = b[at+2:end], true
+		}
+		b = b[end:]
+	}
+	return value, found
 }
 
 // EachAttr calls yield for every attribute of a checked frame, in the order of

@@ -167,12 +167,17 @@ func frameOf(b []byte) *pb.EventMeshFrame {
 		f.Attributes[string(name)] = string(value)
 		return true
 	})
+	it := Item{Frame: b}
+	_ = it.Check()
 	for name := range f.Attributes {
 		if v, ok := Attr(b, name); !ok || string(v) != f.Attributes[name] {
 			f.Attributes[name] = "Attr disagrees with EachAttr"
 		}
+		if v, ok := it.Attr(name); !ok || string(v) != f.Attributes[name] {
+			f.Attributes[name] = "Item.Attr disagrees with EachAttr"
+		}
 	}
-	f.Data, _ = CheckFrame(b)
+	f.Data = it.Data
 	return f
 }
 
@@ -261,6 +266,40 @@ func TestUnusualForms(t *testing.T) {
 	if v, ok := Attr(longTag, "n"); !ok || string(v) != "v" {
 		t.Errorf("overlong tag: %q %v", v, ok)
 	}
+}
+
+// TestItemAttr: an attribute of an item is that of its frame, whatever else is in
+// the frame and wherever.
+func TestItemAttr(t *testing.T) {
+	entry := func(tag []byte, b ...byte) []byte { return append(append(tag, byte(len(b))), b...) }
+	pieces := [][]byte{
+		{tagVarint1, 3},
+		{tagVarint3, 0x80, 0x01},
+		{tagBytes5, 2, 'e', 'm'},
+		{tagBytes5, 0},
+		{9<<3 | 2, 1, 'x'}, // unknown
+		{4 << 3, 1},        // of the attributes' number, and none
+		entry([]byte{tagBytes4}, tagBytes1, 1, 'n', tagBytes2, 1, '1'),
+		entry([]byte{tagBytes4}, tagBytes1, 1, 'n', tagBytes2, 1, '2'),
+		entry([]byte{tagBytes4}, tagBytes1, 2, 'n', 'm', tagBytes2, 0),
+		entry([]byte{tagBytes4}, tagBytes1, 0, tagBytes2, 1, '3'),
+		entry([]byte{tagBytes4}, tagBytes2, 1, '4', tagBytes1, 1, 'n'),
+		entry([]byte{tagBytes4}, tagBytes1, 1, 'n'),
+		entry([]byte{tagBytes4}),
+		entry([]byte{tagBytes4 | 0x80, 0}, tagBytes1, 1, 'n', tagBytes2, 1, '5'),
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		it := Item{Frame: bytes.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 6).Draw(t, "pieces"), nil)}
+		if err := it.Check(); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"n", "nm", "", "m"} {
+			want, there := Attr(it.Frame, name)
+			if got, found := it.Attr(name); found != there || !bytes.Equal(got, want) {
+				t.Errorf("frame %x: %q is %q, %v, want %q, %v", it.Frame, name, got, found, want, there)
+			}
+		}
+	})
 }
 
 // TestNoDeliveryWithoutID: 0 is no id.

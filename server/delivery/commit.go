@@ -49,6 +49,9 @@ func (m *Machine) Committing() (n int) {
 	return n
 }
 
+// Arming tells whether retries wait for the commit under way to be sent.
+func (m *Machine) Arming() bool { return len(m.arming) > 0 }
+
 // attempts are the unfinished offsets below the high mark that have more to
 // tell than that they are in flight for the first time.
 func (m *Machine) attempts() []offsetstore.Attempt {

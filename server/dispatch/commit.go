@@ -28,10 +28,11 @@ func (l *loop) commit(p *part, now time.Time) {
 	v.Absent = p.absent(now)
 	p.inCommit = v
 	txn := &offsetstore.Txn{Puts: []offsetstore.Put{{Key: p.key, Value: v}}}
-	if !p.sub.settings.Ordered { // else the next records of keys wait for it
+	p.burials.into(p.key, txn)
+	// The next records of keys wait for a commit, and retries and dead letters do.
+	if !p.sub.settings.Ordered && !p.m.Arming() && len(txn.Sets)+len(txn.Unsets) == 0 {
 		txn.Acks = max(1, p.m.Committing())
 	}
-	p.burials.into(p.key, txn)
 	if before := l.pop.record(v, txn); len(before) > 0 {
 		submitAll(l.d.store, append(before, txn), func(errs []error) {
 			l.post(event{kind: evCommitted, p: p, err: errors.Join(errs...), fates: errs})

@@ -139,7 +139,7 @@ func (g *Guard) run() {
 }
 
 // Check returns nil while writes may go on, else an error that wraps ErrFull
-// or tells why it is not known. It relies on a measurement of the last 0.2 ms if
+// or tells why it is not known. It relies on a measurement of the last ms if
 // what was noted since leaves the margin, and else measures: one statfs.
 func (g *Guard) Check() error {
 	m := g.last.Load()

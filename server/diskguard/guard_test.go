@@ -122,7 +122,7 @@ func TestUnmeasurable(t *testing.T) {
 	}
 }
 
-// TestCheckIsCheap: checks within 0.2 ms share a measurement, later ones do not
+// TestCheckIsCheap: checks within a millisecond share a measurement, later ones do not
 // rely on it.
 func TestCheckIsCheap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -137,6 +137,7 @@ func (it *Item) read(b []byte) error {
 		}
 	}
 	if it.ID == 0 {
+		*it = Item{} // attrs are of a frame before
 		return malformedText("delivery without an id")
 	}
 	return it.Check()

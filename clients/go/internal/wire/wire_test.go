@@ -302,6 +302,25 @@ func TestItemAttr(t *testing.T) {
 	})
 }
 
+// TestItemAfterError: an item that could not be read has nothing of the one before.
+func TestItemAfterError(t *testing.T) {
+	frame := []byte{tagBytes4, 6, tagBytes1, 1, 'n', tagBytes2, 1, '1'}
+	var it Item
+	for _, id := range []byte{1, 0} {
+		b := frame
+		if id == 0 {
+			b = []byte{tagVarint1, 1}
+		}
+		d := append([]byte{tagFixed1, id, 0, 0, 0, 0, 0, 0, 0, tagVarint2, 1, tagVarint3, 1, tagBytes4, byte(len(b))}, b...)
+		if err := it.read(d); (err == nil) != (id > 0) {
+			t.Fatalf("id %d: %v", id, err)
+		}
+		if v, found := it.Attr("n"); found != (id > 0) {
+			t.Errorf("id %d: attribute %q, %v", id, v, found)
+		}
+	}
+}
+
 // TestNoDeliveryWithoutID: 0 is no id.
 func TestNoDeliveryWithoutID(t *testing.T) {
 	b, err := proto.Marshal(&pb.Deliveries{Runs: []*pb.Run{{Deliveries: []*pb.Delivery{{Offset: 3}}}}})

@@ -50,9 +50,8 @@ const minInodes = 64
 
 // Guard watches one filesystem. All methods may be called concurrently.
 type Guard struct {
-	opt     Options
-	last    atomic.Pointer[measurement]
-	written atomic.Int64 // noted since the last measurement
+	opt  Options
+	last atomic.Pointer[measurement]
 
 	wake  chan struct{}
 	stop  chan struct{}
@@ -139,23 +138,16 @@ func (g *Guard) run() {
 }
 
 // Check returns nil while writes may go on, else an error that wraps ErrFull
-// or tells why it is not known. It relies on a measurement of the last ms if
-// what was noted since leaves the margin, and else measures: one statfs.
+// or tells why it is not known. It relies on a measurement of the last ms, in which
+// a disk takes far less than any margin, and else measures: one statfs.
 func (g *Guard) Check() error {
 	m := g.last.Load()
-	if m.err == nil && m.free-g.written.Load() < g.opt.Margin {
-		return g.Measure()
-	}
 	if time.Since(m.at) > fresh && g.mu.TryLock() {
 		defer g.mu.Unlock()
 		return g.measure().err
 	}
 	return m.err
 }
-
-// NoteWritten tells of n bytes that were written, so that a burst between two
-// measurements is not overlooked. It is to be called after the write.
-func (g *Guard) NoteWritten(n int64) { g.written.Add(n) }
 
 // Measure measures now and returns what Check would.
 func (g *Guard) Measure() error {
@@ -166,9 +158,7 @@ func (g *Guard) Measure() error {
 
 // measure replaces the last measurement. The caller holds the lock.
 func (g *Guard) measure() *measurement {
-	noted := g.written.Load()
 	u, err := g.opt.Usage(g.opt.Dir)
-	g.written.Add(-noted)
 	before := g.last.Load()
 	m := &measurement{at: time.Now(), free: u.Free}
 	if !g.ballast {

@@ -145,31 +145,6 @@ func TestCheckIsCheap(t *testing.T) {
 	})
 }
 
-// TestNotedBytesCount: a burst between two measurements does not run past the
-// margin.
-func TestNotedBytesCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDisk(t, 1000, 0)
-		g := d.guard(t, 400)
-		wrote := int64(0)
-		for g.Check() == nil {
-			wrote += 50
-			d.free.Add(-50)
-			g.NoteWritten(50)
-		}
-		if wrote > 650 {
-			t.Fatalf("wrote %d bytes with 600 above the margin", wrote)
-		}
-		// What was noted but took no space does not count for long.
-		d.free.Store(1000)
-		refused(t, g, false)
-		g.NoteWritten(900)
-		if err := g.Check(); err != nil {
-			t.Fatalf("check: %v", err)
-		}
-	})
-}
-
 func TestSubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t, 1000, 0)

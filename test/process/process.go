@@ -346,18 +346,51 @@ func (s *Server) Log() string { return s.log.String() }
 // Logged tells whether the present life has printed a text.
 func (s *Server) Logged(text string) bool { return strings.Contains(s.Log(), text) }
 
+// AwaitLogged is Logged of a text that is printed already, and may still be on its
+// way here: what a server sends can arrive before what it has printed earlier.
+func (s *Server) AwaitLogged(text string) bool {
+	late := time.NewTimer(10 * time.Second)
+	defer late.Stop()
+	for {
+		more := s.log.more()
+		if s.Logged(text) {
+			return true
+		}
+		select {
+		case <-more:
+		case <-late.C:
+			return false
+		}
+	}
+}
+
 // Process is the present life's.
 func (s *Server) Process() *os.Process { return s.cmd.Process }
 
 // log may be read while it is written to.
 type log struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	next chan struct{} // closed by the next write; nil: nobody waits for it
+}
+
+// more returns a channel that is closed by the next write.
+func (b *log) more() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next == nil {
+		b.next = make(chan struct{})
+	}
+	return b.next
 }
 
 func (b *log) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.next != nil {
+		close(b.next)
+		b.next = nil
+	}
 	return b.buf.Write(p)
 }
 

@@ -83,7 +83,7 @@ func (s *suite) recreatedWhileStopped(t *testing.T) {
 		st.Notice(pb.Notice_KIND_POSITION_CORRECTED)
 	}
 	s.isNew(t, st, data)
-	if !n.Logged("deleted and created again") {
+	if !n.AwaitLogged("deleted and created again") {
 		t.Errorf("the log does not tell:\n%s", n.Log())
 	}
 }
@@ -105,7 +105,7 @@ func (s *suite) retentionPassesPosition(t *testing.T) {
 	if !s.traits.Pops {
 		note := st.Notice(pb.Notice_KIND_POSITION_CORRECTED)
 		t.Log(note.GetDetail())
-		if !n.Logged("from=5") || !n.Logged("to=20") {
+		if !n.AwaitLogged("from=5") || !n.AwaitLogged("to=20") {
 			t.Errorf("the log does not tell the range:\n%s", n.Log())
 		}
 	}

@@ -32,7 +32,7 @@ type Run struct {
 	rest []byte
 }
 
-// Item is one delivery. Frame has passed CheckFrame, and Data is its data.
+// Item is one delivery. Frame has passed Check, and Data is its data.
 type Item struct {
 	ID          uint64
 	Offset      int64
@@ -143,7 +143,8 @@ func (it *Item) read(b []byte) error {
 	return it.Check()
 }
 
-// Check checks Frame, as CheckFrame does, and sets Data.
+// Check walks over Frame once, so that every attribute is found, and sets Data. It
+// does not check text for UTF-8.
 func (it *Item) Check() (err error) {
 	it.Data, it.attrs, err = checkFrame(it.Frame)
 	return err

@@ -6,14 +6,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// CheckFrame walks an EventMeshFrame once and returns its data. After it has
-// returned no error, the other functions of this file find every attribute. It
-// does not check text for UTF-8.
-func CheckFrame(b []byte) (data []byte, err error) {
-	data, _, err = checkFrame(b)
-	return data, err
-}
-
 // stretch is where in a frame all of its attributes stand, one behind the other and
 // each in the form that plainAttr takes. from is below 0 where they stand otherwise.
 type stretch struct{ from, to int32 }
@@ -33,7 +25,9 @@ func (s *stretch) add(at, length int) {
 	}
 }
 
-// checkFrame is CheckFrame, and tells where the attributes stand.
+// checkFrame walks an EventMeshFrame once and returns its data, and where its
+// attributes stand. After it has returned no error, the other functions of this file
+// find every attribute. It does not check text for UTF-8.
 func checkFrame(b []byte) (data []byte, attrs stretch, err error) {
 	whole := len(b)
 	for len(b) > 0 {
